@@ -1,0 +1,3 @@
+module github.com/cohortdb/cohort
+
+go 1.26.0
