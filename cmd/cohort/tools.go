@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io"
+)
+
+// entry starts a tool. name is what the tool calls itself in messages ("ndb_mgm", or "cohort mgm").
+type entry func(name string, args []string, stdin io.Reader, stdout, stderr io.Writer) int
+
+// tool is one program of the binary.
+type tool struct {
+	command string // its name after "cohort"
+	link    string // its name as a link beside the binary; empty where NDB has no such program
+	help    string // one line for the list of commands
+	run     entry
+}
+
+// tools lists every program, in the order in which help prints them. Links of the Makefile come from here.
+var tools = []tool{
+	{"desc", "ndb_desc", "describes a table: columns, indexes, partitions",
+		later("tables cannot be described from outside the record API so far")},
+	{"show-tables", "ndb_show_tables", "lists tables",
+		later("tables cannot be listed from outside the record API so far")},
+	{"drop-table", "ndb_drop_table", "drops tables",
+		later("tables can be dropped only through the record API so far")},
+	{"select-all", "ndb_select_all", "prints the rows of a table",
+		later("it comes with table scans")},
+	{"select-count", "ndb_select_count", "counts the rows of a table",
+		later("it comes with table scans")},
+	{"delete-all", "ndb_delete_all", "deletes all rows of a table",
+		later("it comes with table scans")},
+	{"restore", "ndb_restore", "restores a backup",
+		later("it comes with backups")},
+}
+
+// later answers for a tool whose capability the cluster does not have.
+func later(reason string) entry {
+	return func(name string, _ []string, _ io.Reader, _, stderr io.Writer) int {
+		fmt.Fprintf(stderr, "%s: not supported yet: %s\n", name, reason)
+		return 1
+	}
+}
+
+func byLink(name string) (tool, bool) {
+	for _, t := range tools {
+		if t.link != "" && t.link == name {
+			return t, true
+		}
+	}
+	return tool{}, false
+}
+
+func byCommand(name string) (tool, bool) {
+	for _, t := range tools {
+		if t.command == name {
+			return t, true
+		}
+	}
+	return tool{}, false
+}
