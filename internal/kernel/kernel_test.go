@@ -1,0 +1,140 @@
+package kernel
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+var (
+	addrA = signal.MakeAddr(1, signal.BlockTC, 0)
+	addrB = signal.MakeAddr(1, signal.BlockLDM, 0)
+)
+
+func newEnv() *Env {
+	e := NewEnv(1, 0, 42, 1<<12)
+	e.Place(signal.BlockTC, 0, 0)
+	e.Place(signal.BlockLDM, 0, 0)
+	return e
+}
+
+func TestSignalsOfAThreadRunInOrder(t *testing.T) {
+	e := newEnv()
+	for i := uint32(0); i < 5; i++ {
+		Send[signal.StepConf](e, addrA, addrB, signal.NumCommitConf).TcRef = i
+	}
+	var got []uint32
+	e.RunJobs(func(p unsafe.Pointer) {
+		s := (*signal.StepConf)(p)
+		got = append(got, s.TcRef)
+		if s.TcRef < 3 {
+			Send[signal.StepConf](e, addrA, addrB, signal.NumCommitConf).TcRef = s.TcRef + 10
+		}
+	}, 1<<30)
+	want := []uint32{0, 1, 2, 3, 4, 10, 11, 12}
+	if len(got) != len(want) {
+		t.Fatalf("%v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("%v", got)
+		}
+	}
+	if e.Jobs() {
+		t.Fatal("something is left")
+	}
+}
+
+func TestRunJobsStopsAtItsLimitAndGoesOn(t *testing.T) {
+	e := newEnv()
+	for i := uint32(0); i < 7; i++ {
+		Send[signal.StepConf](e, addrA, addrB, signal.NumCommitConf).TcRef = i
+	}
+	next := uint32(0)
+	f := func(p unsafe.Pointer) {
+		if (*signal.StepConf)(p).TcRef != next {
+			t.Fatalf("got %d, want %d", (*signal.StepConf)(p).TcRef, next)
+		}
+		next++
+	}
+	if e.RunJobs(f, 3) != 3 || e.RunJobs(f, 3) != 3 || e.RunJobs(f, 3) != 1 || next != 7 {
+		t.Fatalf("stopped at %d", next)
+	}
+}
+
+func TestTimersFireInOrder(t *testing.T) {
+	e := newEnv()
+	e.SetNow(1000)
+	for i, d := range []int64{50, 10, 30, 10, 20, 0} {
+		e.Tick(addrA, d, uint32(d), uint32(i), 0)
+	}
+	var got []uint32
+	for {
+		due, ok := e.NextTimer()
+		if !ok {
+			break
+		}
+		e.SetNow(due)
+		e.FireTimers()
+		e.RunJobs(func(p unsafe.Pointer) { got = append(got, (*signal.TickOrd)(p).A) }, 1<<30)
+	}
+	want := []uint32{5, 1, 3, 4, 2, 0}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
+}
+
+func TestABufferBreaksAtItsHardLimitAndStaysUsable(t *testing.T) {
+	e := newEnv()
+	e.Via(9, 9)
+	e.Buf(9).Init(64, 256)
+	to := signal.MakeAddr(9, signal.BlockClient, 0)
+	for range 100 {
+		Send[signal.WriteConf](e, to, addrB, signal.NumWriteConf).Ref = 1
+	}
+	if !e.Buf(9).Broken {
+		t.Fatal("not broken")
+	}
+	seen := 0
+	e.TakeDirty(func(d Dest, b *Buf) {
+		seen++
+		if d != 9 || b.Len() > 256 {
+			t.Fatalf("dest %d, %d bytes", d, b.Len())
+		}
+	})
+	if seen != 1 {
+		t.Fatalf("%d dirty", seen)
+	}
+	e.Buf(9).Close()
+	Send[signal.WriteConf](e, to, addrB, signal.NumWriteConf).Ref = 1 // a closed link swallows
+}
+
+func TestPutDoesNotAllocate(t *testing.T) {
+	e := newEnv()
+	f := func(unsafe.Pointer) {}
+	if n := testing.AllocsPerRun(1000, func() {
+		Send[signal.StepConf](e, addrA, addrB, signal.NumCommitConf).TcRef = 1
+		e.RunJobs(f, 10)
+	}); n != 0 {
+		t.Fatalf("%v allocations", n)
+	}
+}
+
+func BenchmarkHopLocal(b *testing.B) {
+	e := newEnv()
+	left := 0
+	f := func(p unsafe.Pointer) {
+		if left--; left > 0 {
+			s := (*signal.StepConf)(p)
+			Send[signal.StepConf](e, s.From, s.To, signal.NumCommitConf).TcRef = s.TcRef
+		}
+	}
+	for n := b.N; n > 0; n -= 512 {
+		left = min(n, 512)
+		Send[signal.StepConf](e, addrA, addrB, signal.NumCommitConf).TcRef = 1
+		e.RunJobs(f, 1<<30)
+	}
+}

@@ -1,0 +1,73 @@
+package outcome
+
+import (
+	"testing"
+
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+func TestOutcomeIsKeptUntilHeard(t *testing.T) {
+	o := New(2)
+	a := signal.MakeAddr(51, signal.BlockClient, 3)
+	if !o.Admit(a, 0) {
+		t.Fatal("not admitted")
+	}
+	for seq := uint32(1); seq <= Window; seq++ {
+		if !o.InWindow(a, seq) {
+			t.Fatalf("%d is outside the window", seq)
+		}
+		o.Record(a, seq, [2]uint32{seq, 7})
+	}
+	if o.InWindow(a, Window+1) {
+		t.Fatal("a full window takes more")
+	}
+	if g, ok := o.Find(a, 1); !ok || g != [2]uint32{1, 7} {
+		t.Fatalf("outcome 1: %v %v", g, ok)
+	}
+	o.Ack(a, 10)
+	if !o.InWindow(a, Window+10) || o.InWindow(a, Window+11) || o.InWindow(a, 10) {
+		t.Fatal("the window did not move by the acknowledgement")
+	}
+	if o.Unheard(a) != Window-10 {
+		t.Fatalf("unheard %d", o.Unheard(a))
+	}
+	if _, ok := o.Find(a, Window+1); ok {
+		t.Fatal("found what was never recorded")
+	}
+}
+
+func TestTableIsBoundedAndGivesBack(t *testing.T) {
+	o := New(2)
+	s := func(n uint8, i uint16) signal.Addr { return signal.MakeAddr(n, signal.BlockClient, i) }
+	if !o.Admit(s(50, 1), 0) || !o.Admit(s(51, 1), 0) || o.Admit(s(51, 2), 0) {
+		t.Fatal("the bound does not hold")
+	}
+	o.ForgetNode(51)
+	if o.Sessions() != 1 || !o.Admit(s(52, 1), 5) {
+		t.Fatal("nothing was given back")
+	}
+	o.Forget(s(50, 1))
+	o.Forget(s(50, 1))
+	o.Forget(s(52, 1))
+	if o.Sessions() != 0 {
+		t.Fatalf("%d sessions at rest", o.Sessions())
+	}
+	o.Record(s(52, 1), 6, [2]uint32{})
+	if _, ok := o.Find(s(52, 1), 6); ok {
+		t.Fatal("recorded for a session that ended")
+	}
+}
+
+func TestRecordDoesNotAllocate(t *testing.T) {
+	o := New(1)
+	a := signal.MakeAddr(51, signal.BlockClient, 0)
+	o.Admit(a, 0)
+	seq := uint32(0)
+	if n := testing.AllocsPerRun(1000, func() {
+		seq++
+		o.Admit(a, seq-1)
+		o.Record(a, seq, [2]uint32{})
+	}); n != 0 {
+		t.Fatalf("%v allocations", n)
+	}
+}

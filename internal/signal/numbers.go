@@ -1,0 +1,102 @@
+package signal
+
+// Signal numbers. A number is never reused for another layout: links between versions rely on it.
+const (
+	_ uint16 = iota
+
+	// Links (link.go).
+	NumHello
+	NumHelloConf
+	NumHelloRef
+
+	// Operations of clients (operation.go).
+	NumReadReq   // client → ldm: committed read, no coordinator
+	NumWriteReq  // client → ldm: a transaction of one write, no coordinator
+	NumKeyReq    // client → tc: an operation of a transaction
+	NumTxReq     // client → tc: execute, commit or roll back without a further operation
+	NumAckOrd    // client → tc, ldm: acknowledges outcomes
+	NumCloseOrd  // client → tc, ldm: a session ended
+	NumReadConf  // ldm → client: the row
+	NumWriteConf // ldm → client: committed
+	NumKeyRef    // ldm, tc → client: an operation failed
+	NumTxConf    // tc → client: executed, or committed
+	NumTxRef     // tc → client: the transaction was aborted
+	NumOutcomeReq
+	NumOutcomeConf
+
+	// Transactions between coordinators and ldms (transaction.go).
+	NumPrepareReq
+	NumPrepareConf
+	NumPrepareRef
+	NumWaitRep
+	NumCommitReq
+	NumCommitConf
+	NumCompleteReq
+	NumCompleteConf
+	NumAbortReq
+	NumAbortConf
+	NumChainReq
+	NumChainConf
+	NumChainRef
+
+	// Epochs (epoch.go).
+	NumEpochPrepareReq
+	NumEpochPrepareConf
+	NumEpochCommitReq
+	NumEpochCommitConf
+
+	// Timers of blocks (timer.go).
+	NumTickOrd
+
+	// Fragments of tables at an ldm and tables at a coordinator (fragment.go).
+	NumFragCreateReq
+	NumFragCreateConf
+	NumFragDropReq
+	NumFragDropConf
+	NumTableOpenReq
+	NumTableOpenConf
+	NumTableCloseReq
+	NumTableCloseConf
+	NumDropStepOrd
+
+	// Tables for clients (table.go).
+	NumTableInfoReq
+	NumTableInfoConf
+	NumTableRef
+	NumTableCreateReq
+	NumTableCreateConf
+	NumTableDropReq
+	NumTableDropConf
+	NumTableListReq
+	NumTableListConf
+
+	// Node failures (failure.go).
+	NumNodeFailRep
+	NumNodeFailConf
+
+	// Management (management.go).
+	NumNodeStateRep
+	NumEventRep
+	NumEventSubscribeOrd
+	NumStopReq
+	NumStopConf
+	NumStopRef
+	NumStartOrd
+	NumDumpOrd
+	NumReportReq
+	NumReportConf
+	NumApiRegReq
+	NumApiRegConf
+	NumLinkUpRep
+	NumLinkDownRep
+	NumExitOrd
+	NumStatReq
+	NumStatConf
+
+	// Membership, distribution and dictionary among data nodes (cluster.go).
+	NumCluster0
+	NumClusterLast = NumCluster0 + 63
+
+	// NumMax bounds the numbers.
+	NumMax = NumClusterLast + 1
+)
