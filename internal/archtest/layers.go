@@ -23,6 +23,8 @@ var layers = map[string]place{
 	"internal/invariant": {support, true},
 	"internal/event":     {support, true},
 	"internal/version":   {support, true},
+	"internal/pool":      {support, true},
+	"internal/rowhash":   {support, true},
 
 	"internal/signal": {layer: 0},
 
@@ -31,7 +33,8 @@ var layers = map[string]place{
 	"internal/store":   {layer: 1},
 	"internal/durable": {layer: 1},
 
-	"internal/kernel": {layer: 2},
+	"internal/kernel":  {layer: 2},
+	"internal/outcome": {layer: 2},
 
 	"internal/membership":   {layer: 3},
 	"internal/distribution": {layer: 3},

@@ -57,6 +57,11 @@ var bannedNames = map[string]struct{ rule, reason string }{
 	"builtin.print": {"print", whyPrint}, "builtin.println": {"print", whyPrint},
 }
 
+// excused are imports that one package of the core may have all the same, each with its reason.
+var excused = map[[2]string]string{
+	{"internal/signal", "reflect"}: "printing a signal for a trace walks the fields of its struct, in their order, and no path but that",
+}
+
 // pureTimes are the only things of package time that do not look at a clock, or at the machine's time zone.
 var pureTimes = map[string]bool{
 	"Duration": true, "ParseDuration": true, "Nanosecond": true, "Microsecond": true, "Millisecond": true,
@@ -99,7 +104,8 @@ func (t *Tree) purityOf(path, dir string, names, ignored []string) ([]Finding, e
 	if err != nil {
 		return nil, err
 	}
-	c := &purity{tree: t, info: info}
+	c := &purity{tree: t, path: strings.TrimPrefix(path, Module+"/"), info: info}
+	c.starters = c.startersOf(files)
 	for _, file := range append(files, foreign...) {
 		c.file(file)
 	}
@@ -108,10 +114,12 @@ func (t *Tree) purityOf(path, dir string, names, ignored []string) ([]Finding, e
 
 // purity is one walk over the files of a package.
 type purity struct {
-	tree  *Tree
-	info  *types.Info // knows nothing about files of other platforms: their types are nil
-	found []Finding
-	init  bool // inside func init, which may fill package variables
+	tree     *Tree
+	path     string      // of the package, below the module
+	info     *types.Info // knows nothing about files of other platforms: their types are nil
+	found    []Finding
+	starters map[types.Object]bool // functions that run only while the program starts
+	starting bool                  // inside one of them, or func init: it may fill package variables
 }
 
 func (c *purity) complain(pos token.Pos, rule, what, reason string) {
@@ -130,16 +138,52 @@ func (c *purity) file(file *ast.File) {
 		}
 	}
 	for _, decl := range file.Decls {
-		f, ok := decl.(*ast.FuncDecl)
-		c.init = ok && f.Recv == nil && f.Name.Name == "init"
+		c.starting = c.startsUp(decl)
 		ast.Inspect(decl, c.node)
 	}
+}
+
+// startsUp reports whether a declaration is executed only while the program starts.
+func (c *purity) startsUp(decl ast.Decl) bool {
+	f, ok := decl.(*ast.FuncDecl)
+	return !ok || (f.Recv == nil && f.Name.Name == "init") || c.starters[c.info.Defs[f.Name]]
+}
+
+// startersOf finds the functions that are called from nowhere but func init, package variables and one another.
+func (c *purity) startersOf(files []*ast.File) map[types.Object]bool {
+	c.starters = map[types.Object]bool{}
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && !f.Name.IsExported() {
+				c.starters[c.info.Defs[f.Name]] = true
+			}
+		}
+	}
+	for before := -1; before != len(c.starters); {
+		before = len(c.starters)
+		for _, file := range files {
+			for _, decl := range file.Decls {
+				if !c.startsUp(decl) {
+					ast.Inspect(decl, func(n ast.Node) bool {
+						if id, ok := n.(*ast.Ident); ok {
+							delete(c.starters, c.info.Uses[id])
+						}
+						return true
+					})
+				}
+			}
+		}
+	}
+	return c.starters
 }
 
 func (c *purity) importSpec(spec *ast.ImportSpec) {
 	path, err := strconv.Unquote(spec.Path.Value)
 	if err != nil || strings.HasPrefix(path, Module+"/") {
 		return // packages of the tree are judged by the table of layers
+	}
+	if excused[[2]string{c.path, path}] != "" {
+		return
 	}
 	for _, ban := range bannedImports {
 		if path == ban.path || (strings.HasSuffix(ban.path, "/") && strings.HasPrefix(path, ban.path)) {
@@ -211,6 +255,9 @@ func (c *purity) name(id *ast.Ident) {
 		}
 		return
 	}
+	if f, ok := object.(*types.Func); ok && (f.FullName() == "(reflect.Value).MapRange" || f.FullName() == "(reflect.Value).MapKeys") {
+		c.complain(id.Pos(), "map order", f.FullName(), whyOrder)
+	}
 	if object.Pkg() == nil || object.Parent() != object.Pkg().Scope() {
 		return
 	}
@@ -223,9 +270,9 @@ func (c *purity) name(id *ast.Ident) {
 	}
 }
 
-// written judges an assignment: its target may not lie in a package variable, except in func init.
+// written judges an assignment: its target may not lie in a package variable, except at start.
 func (c *purity) written(target ast.Expr) {
-	for !c.init {
+	for !c.starting {
 		switch e := target.(type) {
 		case *ast.ParenExpr:
 			target = e.X

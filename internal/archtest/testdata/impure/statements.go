@@ -11,7 +11,20 @@ var table = [4]int{1, 2, 3, 4}
 
 var settings struct{ size int }
 
-func init() { table[3] = 5 }
+func init() { table[3] = 5; register(1) }
+
+// register is called at start only, so it may fill the table; both is called later as well.
+func register(n int) { table[0] = n; both() }
+
+func both() { table[2] = 1 } // want: package state
+
+var filled = fill()
+
+func fill() bool { settings.size = 4; return true }
+
+type registry struct{}
+
+func (registry) init() { table[0] = 1 } // want: package state
 
 func goroutines(work func()) {
 	go work() // want: go
@@ -49,7 +62,7 @@ func generic[M anyMap](m M) {
 	}
 }
 
-func state() int {
+func State() int {
 	counter++         // want: package state
 	table[1] = 7      // want: package state
 	settings.size = 1 // want: package state
@@ -57,6 +70,7 @@ func state() int {
 	}
 	local := table
 	local[0] = 9
+	both()
 	counter := 1
 	counter++
 	return counter + local[0]

@@ -41,6 +41,7 @@ func times(d clock.Duration) any {
 func world(ctx context.Context, seq iter.Seq[int]) {
 	fmt.Println(reflect.TypeOf(ctx), runtime.NumCPU()) // want: print
 	println("x")                                       // want: print
+	reflect.ValueOf(ctx).MapRange()                    // want: map order
 	next, stop := iter.Pull(seq)                       // want: go
 	log.Print(os.Args, net.IPv4len, mrand.Int(), rand.Reader, template.New("x"), fmt.Sprint(next, stop))
 }
