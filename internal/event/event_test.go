@@ -80,8 +80,26 @@ func TestTexts(t *testing.T) {
 func TestFieldsAreTheParsableForm(t *testing.T) {
 	e := New(1, MemoryUsage, 0, 32768, 4, 3198, BlockDataMemory)
 	want := "type=50\ntime=0\nsource_nodeid=1\ngth=0\npage_size_bytes=32768\npages_used=4\npages_total=3198\nblock=249\n"
-	if got := string(e.AppendFields(nil)); got != want {
+	if got := string(e.AppendFields(nil, 0)); got != want {
 		t.Fatalf("got %q", got)
+	}
+}
+
+func TestFieldsParseBack(t *testing.T) {
+	Types(func(typ Type, info Info) {
+		e := New(3, typ).WithText("why")
+		for i := range strings.Fields(info.Args) {
+			e.Args[i] = uint32(i) + 7
+		}
+		lines := strings.Split(strings.TrimSpace(string(e.AppendFields(nil, 99))), "\n")
+		if back, seconds, err := ParseFields(lines); back != e || seconds != 99 || err != nil {
+			t.Errorf("%s: %+v, %d, %v", info.Name, back, seconds, err)
+		}
+	})
+	for _, bad := range [][]string{nil, {"type"}, {"type=x"}, {"node=1"}, {"type=99999"}, {"type=1", "node=-1"}} {
+		if e, _, err := ParseFields(bad); err == nil {
+			t.Errorf("%q parses as %+v", bad, e)
+		}
 	}
 }
 

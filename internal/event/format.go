@@ -1,6 +1,7 @@
 package event
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -81,11 +82,11 @@ func argIndex(names, name string) int {
 	return -1
 }
 
-// AppendFields writes the event as the lines of the parsable stream: type, node, then each number by its name, each line
-// name=value.
-func (e *Event) AppendFields(dst []byte) []byte {
+// AppendFields writes the event as the lines of the parsable stream: type, time (seconds since 1970, 0 for now), node,
+// then each number by its name; each line is name=value.
+func (e *Event) AppendFields(dst []byte, seconds uint32) []byte {
 	dst = appendField(dst, "type", uint64(e.Type))
-	dst = appendField(dst, "time", 0)
+	dst = appendField(dst, "time", uint64(seconds))
 	dst = appendField(dst, "source_nodeid", uint64(e.Node))
 	info, _ := Lookup(e.Type)
 	names := info.Args
@@ -105,6 +106,46 @@ func (e *Event) AppendFields(dst []byte) []byte {
 func appendField(dst []byte, name string, value uint64) []byte {
 	dst = append(append(dst, name...), '=')
 	return append(strconv.AppendUint(dst, value, 10), '\n')
+}
+
+// ParseFields is the inverse of AppendFields. Names that this version does not know are passed over, because a newer
+// server may send more.
+func ParseFields(lines []string) (e Event, seconds uint32, err error) {
+	typed := false
+	for _, line := range lines {
+		name, value, found := strings.Cut(line, "=")
+		if !found {
+			return Event{}, 0, errors.New("a line of an event is not name=value")
+		}
+		if name == "text" {
+			e = e.WithText(value)
+			continue
+		}
+		n, err := strconv.ParseUint(value, 10, 32)
+		if err != nil {
+			return Event{}, 0, errors.New("a value of an event is not a number")
+		}
+		switch name {
+		case "type":
+			if typed = n <= 0xffff; typed {
+				e.Type = Type(n)
+			}
+		case "time":
+			seconds = uint32(n)
+		case "source_nodeid":
+			e.Node = uint8(n)
+		default:
+			// The type comes first, so its names are known here.
+			info, _ := Lookup(e.Type)
+			if i := argIndex(info.Args, name); i >= 0 && i < ArgsMax {
+				e.Args[i] = uint32(n)
+			}
+		}
+	}
+	if !typed {
+		return Event{}, 0, errors.New("an event has no type")
+	}
+	return e, seconds, nil
 }
 
 // clean makes a text one printable line: it comes from another node and goes into logs and a line protocol.

@@ -57,6 +57,7 @@ const (
 	CreateSchemaObject        Type = 74
 	AlterSchemaObject         Type = 75
 	DropSchemaObject          Type = 76
+	SavedEvent                Type = 77 // asks a management server for what it remembers of a node's events
 
 	ConfigChanged    Type = 200 // the management server took a new configuration
 	NodeIdAllocated  Type = 201 // the management server gave an id away
@@ -200,8 +201,9 @@ var table = [...]Info{
 	SentHeartbeat:  {Name: "SentHeartbeat", Category: CategoryInfo, Level: 12, Severity: Note, Args: "node", Form: "Node sent a heartbeat to node {node}"},
 	CreateLogBytes: {Name: "CreateLogBytes", Category: CategoryInfo, Level: 11, Severity: Note, Args: "node", Form: "Log part, log file, MB: {text}"},
 	InfoEvent:      {Name: "InfoEvent", Category: CategoryInfo, Level: 2, Severity: Note, Form: "{text}"},
-	SingleUser: {Name: "SingleUser", Category: CategoryInfo, Level: 7, Severity: Note, Args: "type node_id",
+	SingleUser: {Name: "SingleUser", Category: CategoryInfo, Level: 7, Severity: Note, Args: "change node_id",
 		Form: "Single user mode {text} (node {node_id})"},
+	SavedEvent:      {Name: "SavedEvent", Category: CategoryInfo, Level: 15, Severity: Debug, Form: "{text}"},
 	ConfigChanged:   {Name: "ConfigChanged", Category: CategoryInfo, Level: 2, Severity: Note, Args: "generation", Form: "Configuration {generation}: {text}"},
 	NodeIdAllocated: {Name: "NodeIdAllocated", Category: CategoryConnection, Level: 8, Severity: Note, Args: "node", Form: "Nodeid {node} allocated for {text}"},
 	NodeIdFreed:     {Name: "NodeIdFreed", Category: CategoryConnection, Level: 8, Severity: Note, Args: "node", Form: "Nodeid {node} freed: {text}"},
@@ -219,12 +221,12 @@ var table = [...]Info{
 	BackupStatus: {Name: "BackupStatus", Category: CategoryBackup, Level: 7, Severity: Note, Args: "starting_node backup_id n_bytes_lo n_bytes_hi",
 		write: writeBackupStatus},
 
-	CreateSchemaObject: {Name: "CreateSchemaObject", Category: CategorySchema, Level: 8, Severity: Note, Args: "object_id version type node",
-		Form: "Created object {object_id} version {version} type {type} (from {node}) {text}"},
-	AlterSchemaObject: {Name: "AlterSchemaObject", Category: CategorySchema, Level: 8, Severity: Note, Args: "object_id version type node",
-		Form: "Altered object {object_id} version {version} type {type} (from {node}) {text}"},
-	DropSchemaObject: {Name: "DropSchemaObject", Category: CategorySchema, Level: 8, Severity: Note, Args: "object_id version type node",
-		Form: "Dropped object {object_id} version {version} type {type} (from {node}) {text}"},
+	CreateSchemaObject: {Name: "CreateSchemaObject", Category: CategorySchema, Level: 8, Severity: Note, Args: "object_id version object_type node",
+		Form: "Created object {object_id} version {version} type {object_type} (from {node}) {text}"},
+	AlterSchemaObject: {Name: "AlterSchemaObject", Category: CategorySchema, Level: 8, Severity: Note, Args: "object_id version object_type node",
+		Form: "Altered object {object_id} version {version} type {object_type} (from {node}) {text}"},
+	DropSchemaObject: {Name: "DropSchemaObject", Category: CategorySchema, Level: 8, Severity: Note, Args: "object_id version object_type node",
+		Form: "Dropped object {object_id} version {version} type {object_type} (from {node}) {text}"},
 }
 
 // Types calls visit for every type of the table, in the order of their numbers.
