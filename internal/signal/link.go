@@ -15,6 +15,9 @@ type Hello struct {
 	Peer     uint32    // the node id that the dialler expects to reach
 	Name     [2]uint32 // hash of the cluster's name: links between different clusters are refused
 	Secret   [2]uint32 // of the dialler's run: tells two runs of one node id apart
+	Sockets  uint32    // links that a data node that dials can serve: the fewer of both sides' are opened; 0 = as many as the listener wants
+	LDMs     uint32    // ldm instances of the dialler, when it is a data node
+	TCs      uint32    // coordinators of the dialler, when it is a data node
 }
 
 // HelloConf accepts a link.
@@ -23,7 +26,7 @@ type HelloConf struct {
 	Version  uint32 // of the wire protocol that both will use
 	Software uint32
 	Node     uint32 // the listener's node id
-	Sockets  uint32 // links that the listener wants from a client, one per receiving thread
+	Sockets  uint32 // links that the listener wants: one per receiving thread, or the Sockets of a Hello where that is fewer
 	LDMs     uint32 // ldm instances of the listener
 	TCs      uint32 // coordinators of the listener
 	Secret   [2]uint32
