@@ -15,7 +15,29 @@ type NodeFailConf struct {
 	Node uint32
 }
 
+// NodeFreeRep is membership's word to the runtime that nothing of a failed node is left: its node id may link again.
+// It goes to the manager of the own node, whose thread's runtime reads it.
+type NodeFreeRep struct {
+	Head
+	Node uint32
+}
+
+// DrainReq makes a coordinator or an ldm refuse new transactions (code 280); it answers when none is open there.
+type DrainReq struct {
+	Head
+	Ref uint32
+}
+
+// DrainConf answers.
+type DrainConf struct {
+	Head
+	Ref uint32
+}
+
 func init() {
+	register[NodeFreeRep](NumNodeFreeRep, 0, nil)
+	register[DrainReq](NumDrainReq, 0, nil)
+	register[DrainConf](NumDrainConf, 0, nil)
 	register[NodeFailRep](NumNodeFailRep, 0, nil)
 	register[NodeFailConf](NumNodeFailConf, 0, nil)
 }

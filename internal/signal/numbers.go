@@ -73,6 +73,9 @@ const (
 	// Node failures (failure.go).
 	NumNodeFailRep
 	NumNodeFailConf
+	NumNodeFreeRep
+	NumDrainReq
+	NumDrainConf
 
 	// Management (management.go).
 	NumNodeStateRep

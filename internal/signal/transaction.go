@@ -24,6 +24,7 @@ type PrepareReq struct {
 	Op      uint8 // between replicas OpWrite has become OpInsert or OpUpdate
 	Flags   uint8
 	RowID   uint32 // between replicas: the slot that the primary chose
+	First   uint32 // between replicas: operation record at the primary
 	KeyLen  uint16
 	DataLen uint16
 }

@@ -1,0 +1,251 @@
+// Package coordinator carries a transaction from its first operation to complete [DBTC].
+//
+// A Block is one instance of a transaction coordinator. It owns the records of the transactions that clients
+// started at it, and of their operations; it knows, of each table, only which ldm has the primary of each
+// fragment. It holds no row and no lock: those are the ldms'. Rows that a transaction reads go from the ldm
+// straight to the client.
+//
+// A transaction passes through these states; the files are named by the protocols that lead from one to the next:
+//
+//	Active ──prepare──▶ Active ──(epoch change under way)──▶ Held
+//	Active, Held ──commit──▶ Committing ──complete──▶ Completing ──▶ gone
+//	Active, Held ──abort──▶ Aborting ──▶ gone
+//
+// The commit point is the draw of the epoch (commit.go, epoch.go): from there on the transaction commits whatever
+// happens. The client is told when every replica has committed in memory; complete follows behind its back and
+// releases the locks.
+//
+// Every handler begins with the question which states its signal may come in. A signal that can come late (a
+// client's request for a transaction that was aborted meanwhile, an answer to an operation that is being aborted)
+// is counted in Stale and dropped; one that can never come is a broken invariant.
+//
+// Bounds: MaxTransactions and MaxOperations records. An accepted operation has its record and with it the room
+// for every answer; a refused one is a temporary error to the client (219 and 233).
+//
+// Invariants (checked by Invariants): a transaction's counters equal what its operations' states say; records in
+// use belong to a live transaction; when nothing is under way every pool is empty.
+//
+// Read next: prepare.go, commit.go, abort.go, epoch.go; then package ldm for the other half.
+package coordinator
+
+import (
+	"github.com/cohortdb/cohort/internal/invariant"
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/outcome"
+	"github.com/cohortdb/cohort/internal/pool"
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+// Codes of NDB's that a coordinator gives.
+const (
+	codeNoTransactions = 219  // MaxNoOfConcurrentTransactions
+	codeNoOperations   = 233  // MaxNoOfConcurrentOperations
+	codeTimeout        = 237  // inactive for too long
+	codeStopping       = 280  // the node is being stopped
+	codeSessions       = 4006 // too many sessions keep outcomes here
+	codeNoTable        = 284  // the coordinator does not know the table
+	codeOldVersion     = 241  // the client's table or map is out of date
+	codeDropping       = 283  // the table is being dropped
+	codeProtocol       = 4005 // a client that breaks the protocol
+	codeTooMany        = 261  // MaxDMLOperationsPerTransaction
+)
+
+// Config is what a coordinator is made with. Times in nanoseconds.
+type Config struct {
+	Instance        int
+	MaxTransactions int
+	MaxOperations   int
+	MaxTables       int   // table ids are below it
+	Sessions        int   // whose outcomes are kept at once
+	MaxWrites       int   // writes of one transaction (MaxDMLOperationsPerTransaction)
+	InactiveTimeout int64 // without a request of the client in an open transaction; 0 = none
+	InactiveCheck   int64 // how often that is checked
+}
+
+type state uint8
+
+const (
+	// active: operations are executed as they come.
+	active state = iota
+	// held: commit was asked for during an epoch change and waits for its end.
+	held
+	// committing: the epoch is drawn; CommitReq are out.
+	committing
+	// completing: the client was told; CompleteReq are out.
+	completing
+	// aborting: AbortReq are out, or answers to prepares are awaited to be undone.
+	aborting
+)
+
+// What a client waits for.
+const (
+	wantNothing uint8 = iota
+	wantExecute
+	wantCommit
+)
+
+// transaction is one transaction's record.
+type transaction struct {
+	client     signal.Addr
+	num        uint32 // the client's number
+	seq        uint32 // commit sequence, 0 = none
+	gci        [2]uint32
+	head, tail uint32 // operations, in the order of their coming
+	hashNext   uint32
+	heldNext   uint32
+	lastActive int64
+	running    uint32 // operations whose prepare is not answered
+	batch      uint32 // operations that the next TxConf answers
+	writes     uint32
+	commits    uint32 // CommitConf outstanding
+	completes  uint32 // CompleteConf outstanding
+	undo       uint32 // while aborting: operations not yet undone
+	code       uint32 // while aborting: why
+	failRef    uint32 // while aborting: the client's operation that caused it
+	state      state
+	want       uint8
+	marked     bool  // an operation carries the marker
+	parity     uint8 // epoch generation that the transaction counts in, once drawn
+}
+
+type opState uint8
+
+const (
+	// running: PrepareReq is out.
+	running opState = iota
+	// waiting: it waits for a row lock at the primary.
+	waiting
+	// prepared: locked at every replica.
+	prepared
+	// done: nothing is held anywhere: a committed read, or a failure that was ignored.
+	done
+	// undoing: AbortReq is out.
+	undoing
+)
+
+// operation is one operation's record.
+type operation struct {
+	tx       uint32
+	next     uint32
+	ref      uint32 // the client's
+	primary  signal.Addr
+	last     signal.Addr // tail of the chain
+	first    uint32      // record at the primary
+	lastRef  uint32      // record at the tail
+	table    uint16
+	frag     uint16
+	op       uint8
+	flags    uint8
+	state    opState
+	isMarker bool
+}
+
+// Block is one coordinator.
+type Block struct {
+	env  *kernel.Env
+	cfg  Config
+	self signal.Addr
+	txs  *pool.Pool[transaction]
+	ops  *pool.Pool[operation]
+
+	buckets []uint32 // transaction by (client, number); chains by hashNext
+	tables  []table
+
+	epoch    epoch
+	outcomes *outcome.Table
+	clients  [256]client // by node
+	stopping bool        // no new transactions
+	stopFrom signal.Addr
+	stopRef  uint32
+
+	// Stale counts signals that came too late to matter.
+	Stale uint64
+}
+
+// New makes a coordinator.
+func New(env *kernel.Env, cfg Config) *Block {
+	b := &Block{
+		env: env, cfg: cfg,
+		self:     signal.MakeAddr(env.Node(), signal.BlockTC, uint16(cfg.Instance)),
+		txs:      pool.New[transaction](cfg.MaxTransactions),
+		ops:      pool.New[operation](cfg.MaxOperations),
+		tables:   make([]table, cfg.MaxTables),
+		outcomes: outcome.New(cfg.Sessions),
+	}
+	n := 64
+	for n < cfg.MaxTransactions {
+		n *= 2
+	}
+	b.buckets = make([]uint32, n)
+	for i := range b.buckets {
+		b.buckets[i] = pool.None
+	}
+	b.epoch.init()
+	if cfg.InactiveTimeout > 0 {
+		env.Tick(b.self, cfg.InactiveCheck, tickInactive, 0, 0)
+	}
+	return b
+}
+
+// Deliver executes one signal.
+func (b *Block) Deliver(h *signal.Head) {
+	switch h.Num {
+	case signal.NumKeyReq:
+		b.onKeyReq(as[signal.KeyReq](h))
+	case signal.NumPrepareConf:
+		b.onPrepareConf(as[signal.PrepareConf](h))
+	case signal.NumCommitConf:
+		b.onCommitConf(as[signal.StepConf](h))
+	case signal.NumCompleteConf:
+		b.onCompleteConf(as[signal.StepConf](h))
+	case signal.NumTxReq:
+		b.onTxReq(as[signal.TxReq](h))
+	case signal.NumPrepareRef:
+		b.onPrepareRef(as[signal.PrepareRef](h))
+	case signal.NumWaitRep:
+		b.onWaitRep(as[signal.WaitRep](h))
+	case signal.NumAbortConf:
+		b.onAbortConf(as[signal.StepConf](h))
+	case signal.NumAckOrd:
+		b.outcomes.Ack(h.From, as[signal.AckOrd](h).Ack)
+	case signal.NumCloseOrd:
+		b.onCloseOrd(h)
+	case signal.NumOutcomeReq:
+		b.onOutcomeReq(as[signal.OutcomeReq](h))
+	case signal.NumEpochPrepareReq:
+		b.onEpochPrepareReq(as[signal.EpochReq](h))
+	case signal.NumEpochCommitReq:
+		b.onEpochCommitReq(as[signal.EpochReq](h))
+	case signal.NumTickOrd:
+		b.onTick(as[signal.TickOrd](h))
+	case signal.NumTableOpenReq:
+		b.onTableOpenReq(as[signal.TableOpenReq](h))
+	case signal.NumTableCloseReq:
+		b.onTableCloseReq(as[signal.TableCloseReq](h))
+	case signal.NumNodeFailRep:
+		b.onNodeFailRep(as[signal.NodeFailRep](h))
+	case signal.NumDrainReq:
+		b.onDrainReq(as[signal.DrainReq](h))
+	case signal.NumStatReq:
+		b.onStatReq(as[signal.StatReq](h))
+	default:
+		invariant.Failf("%s is not for a coordinator", signal.Name(h.Num))
+	}
+}
+
+func (b *Block) onStatReq(r *signal.StatReq) {
+	ref := r.Ref
+	c := kernel.Send[signal.StatConf](b.env, r.From, b.self, signal.NumStatConf)
+	*c = signal.StatConf{Head: c.Head, Ref: ref, Transactions: uint32(b.txs.Used()), Operations: uint32(b.ops.Used()),
+		Outcomes: uint32(b.outcomes.Sessions())}
+}
+
+// Transactions is how many transactions are open, Operations how many operation records are in use, Sessions how
+// many sessions have outcomes kept here.
+func (b *Block) Transactions() int { return b.txs.Used() }
+
+// Operations is the number of operation records in use.
+func (b *Block) Operations() int { return b.ops.Used() }
+
+// Sessions is the number of sessions whose outcomes are kept.
+func (b *Block) Sessions() int { return b.outcomes.Sessions() }

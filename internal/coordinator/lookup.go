@@ -1,0 +1,66 @@
+package coordinator
+
+import (
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/invariant"
+	"github.com/cohortdb/cohort/internal/pool"
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+// as reads a signal in place as T.
+func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
+
+func (b *Block) bucket(client signal.Addr, num uint32) *uint32 {
+	x := (uint64(client)<<32 | uint64(num)) * 0x9E3779B97F4A7C15
+	return &b.buckets[x>>32&uint64(len(b.buckets)-1)]
+}
+
+// find is the open transaction of a client with that number, or None.
+func (b *Block) find(client signal.Addr, num uint32) (uint32, *transaction) {
+	for i := *b.bucket(client, num); i != pool.None; {
+		t := b.txs.At(i)
+		if t.client == client && t.num == num {
+			return i, t
+		}
+		i = t.hashNext
+	}
+	return pool.None, nil
+}
+
+// begin makes the record of a new transaction; nil when there is none left.
+func (b *Block) begin(client signal.Addr, num uint32) (uint32, *transaction) {
+	i, t := b.txs.Seize()
+	if t == nil {
+		return i, nil
+	}
+	p := b.bucket(client, num)
+	*t = transaction{client: client, num: num, head: pool.None, tail: pool.None, hashNext: *p, heldNext: pool.None,
+		failRef: signal.NoRef}
+	*p = i
+	b.clients[client.Node()].open++
+	return i, t
+}
+
+// end releases a transaction and its operations.
+func (b *Block) end(i uint32, t *transaction) {
+	p := b.bucket(t.client, t.num)
+	for *p != i {
+		invariant.That(*p != pool.None, "an open transaction is in its hash chain")
+		p = &b.txs.At(*p).hashNext
+	}
+	*p = t.hashNext
+	for o := t.head; o != pool.None; {
+		x := b.ops.At(o)
+		next := x.next
+		b.tables[x.table].users--
+		b.ops.Release(o)
+		o = next
+	}
+	node := t.client.Node()
+	b.txs.Release(i)
+	b.closeTables()
+	b.clients[node].open--
+	b.clientDone(node)
+	b.stopDone()
+}

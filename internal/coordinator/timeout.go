@@ -1,0 +1,24 @@
+package coordinator
+
+import "github.com/cohortdb/cohort/internal/signal"
+
+const (
+	tickInactive = 1 + iota
+)
+
+func (b *Block) onTick(r *signal.TickOrd) {
+	if r.Kind == tickInactive {
+		b.abortInactive()
+		b.env.Tick(b.self, b.cfg.InactiveCheck, tickInactive, 0, 0)
+	}
+}
+
+// abortInactive ends transactions whose client has not asked for anything for too long while it holds locks.
+func (b *Block) abortInactive() {
+	for i := uint32(0); i < b.txs.High(); i++ {
+		t := b.txs.Find(i)
+		if t != nil && t.state == active && t.want == wantNothing && b.env.Now()-t.lastActive >= b.cfg.InactiveTimeout {
+			b.abort(i, t, codeTimeout, signal.NoRef)
+		}
+	}
+}
