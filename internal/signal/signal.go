@@ -167,11 +167,34 @@ func Check(h *Head, kind Peer, peer, self uint8) *Fault {
 	return nil
 }
 
-// Format prints a signal for traces: name, addresses, fields. It is slow.
+// CheckLayout examines a signal that stays within its node: number, length, sections.
+func CheckLayout(h *Head) *Fault {
+	n := h.Bytes()
+	switch {
+	case h.Num >= NumMax || table[h.Num].check == nil:
+		return &Fault{"unknown number", h.Num, n}
+	case n < table[h.Num].size:
+		return &Fault{"too short", h.Num, n}
+	case !table[h.Num].check(unsafe.Pointer(h), n):
+		return &Fault{"sections do not fit", h.Num, n}
+	}
+	return nil
+}
+
+// FixedSize is the size of a signal without its sections in bytes, 0 for an unknown number.
+func FixedSize(num uint16) uint32 {
+	if num >= NumMax {
+		return 0
+	}
+	return table[num].size
+}
+
+// Format prints a signal for traces: name, addresses, fields. One that is shorter than its fields is printed without
+// them. It is slow.
 func Format(h *Head) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %v -> %v", Name(h.Num), h.From, h.To)
-	if int(h.Num) < len(table) && table[h.Num].typ != nil {
+	if int(h.Num) < len(table) && table[h.Num].typ != nil && h.Bytes() >= table[h.Num].size {
 		v := reflect.NewAt(table[h.Num].typ, unsafe.Pointer(h)).Elem()
 		for i := 1; i < v.NumField(); i++ {
 			fmt.Fprintf(&s, " %s=%v", v.Type().Field(i).Name, v.Field(i).Interface())

@@ -77,6 +77,10 @@ func TestFormatNamesFields(t *testing.T) {
 	if s := Format(&c.Head); !strings.HasPrefix(s, "CommitReq 1:tc.0 -> 2:ldm.0 OpRef=9") {
 		t.Error(s)
 	}
+	c.Len = HeadSize / 4
+	if s := Format(&c.Head); s != "CommitReq 1:tc.0 -> 2:ldm.0" {
+		t.Errorf("a short signal prints what lies behind it: %s", s)
+	}
 }
 
 // FuzzFrames feeds bytes as a link would: no check may read beyond them or panic, whatever they are.
@@ -108,4 +112,25 @@ func FuzzFrames(f *testing.F) {
 			b = b[n:]
 		}
 	})
+}
+
+func TestLayoutIsCheckedWithinANodeToo(t *testing.T) {
+	b := make([]byte, unsafe.Sizeof(TickOrd{})+4)
+	h := (*Head)(unsafe.Pointer(&b[0]))
+	h.Num, h.Len = NumTickOrd, uint16(unsafe.Sizeof(TickOrd{})/4)
+	if f := CheckLayout(h); f != nil || FixedSize(NumTickOrd) != uint32(unsafe.Sizeof(TickOrd{})) {
+		t.Errorf("a good signal: %v, fixed size %d", f, FixedSize(NumTickOrd))
+	}
+	h.Len--
+	if f := CheckLayout(h); f == nil || f.Reason != "too short" {
+		t.Errorf("a short signal: %v", f)
+	}
+	h.Len += 2
+	if f := CheckLayout(h); f == nil || f.Reason != "sections do not fit" {
+		t.Errorf("a long signal: %v", f)
+	}
+	h.Num = NumMax
+	if f := CheckLayout(h); f == nil || FixedSize(NumMax) != 0 {
+		t.Error("an unknown number passed")
+	}
 }
