@@ -21,6 +21,7 @@ const firstLayerOfTheWorld = 5
 // fails the test. What stands below firstLayerOfTheWorld is pure.
 var layers = map[string]place{
 	"internal/invariant": {support, true},
+	"internal/exitcode":  {support, true},
 	"internal/event":     {support, true},
 	"internal/version":   {support, true},
 	"internal/pool":      {support, true},
@@ -40,6 +41,7 @@ var layers = map[string]place{
 	"internal/membership":   {layer: 3},
 	"internal/distribution": {layer: 3},
 	"internal/dictionary":   {layer: 3},
+	"internal/manager":      {layer: 3},
 	"internal/coordinator":  {layer: 3},
 	"internal/ldm":          {layer: 3},
 	"internal/client":       {layer: 3},

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
@@ -136,5 +137,23 @@ func BenchmarkHopLocal(b *testing.B) {
 		left = min(n, 512)
 		Send[signal.StepConf](e, addrA, addrB, signal.NumCommitConf).TcRef = 1
 		e.RunJobs(f, 1<<30)
+	}
+}
+
+func TestReportedEventsReachTheManager(t *testing.T) {
+	e := newEnv()
+	e.Place(signal.BlockManager, 0, 0)
+	ev := event.New(1, event.Connected, 7).WithText("hello")
+	e.Report(addrA, &ev)
+	seen := 0
+	e.RunJobs(func(p unsafe.Pointer) {
+		r := (*signal.EventRep)(p)
+		seen++
+		if r.To != signal.MakeAddr(1, signal.BlockManager, 0) || r.From != addrA || r.Args[0] != 7 || string(r.Text()) != "hello" || r.Bytes()%4 != 0 {
+			t.Fatalf("%s %q", signal.Format(&r.Head), r.Text())
+		}
+	}, 10)
+	if seen != 1 {
+		t.Fatalf("%d reports", seen)
 	}
 }

@@ -47,6 +47,8 @@ const (
 	BlockClient uint8 = 16
 	// BlockMgm is a management server.
 	BlockMgm uint8 = 17
+	// BlockRuntime is what runs the node: it takes ExitOrd, NodeFreeRep, and every NodeStateRep and EventRep of the node.
+	BlockRuntime uint8 = 18
 
 	// MaxBlocks bounds block numbers.
 	MaxBlocks = 32
@@ -54,5 +56,5 @@ const (
 
 var blockNames = [MaxBlocks]string{
 	BlockMembership: "membership", BlockDistribution: "distribution", BlockDictionary: "dictionary",
-	BlockManager: "manager", BlockTC: "tc", BlockLDM: "ldm", BlockClient: "client", BlockMgm: "mgm",
+	BlockManager: "manager", BlockTC: "tc", BlockLDM: "ldm", BlockClient: "client", BlockMgm: "mgm", BlockRuntime: "runtime",
 }

@@ -15,17 +15,19 @@ type NodeFailConf struct {
 	Node uint32
 }
 
-// NodeFreeRep is membership's word to the runtime that nothing of a failed node is left: its node id may link again.
-// It goes to the manager of the own node, whose thread's runtime reads it.
+// NodeFreeRep is membership's word to the runtime (BlockRuntime of the own node) that nothing of a failed node is left:
+// its node id may link again. Until then the runtime answers RefuseTaken.
 type NodeFreeRep struct {
 	Head
 	Node uint32
 }
 
-// DrainReq makes a coordinator or an ldm refuse new transactions (code 280); it answers when none is open there.
+// DrainReq makes a coordinator or an ldm refuse new transactions (code 280); it answers when none is open there. With
+// Abort it rolls back (code 270) what has not reached its commit point, instead of waiting for it.
 type DrainReq struct {
 	Head
-	Ref uint32
+	Ref   uint32
+	Abort uint32
 }
 
 // DrainConf answers.

@@ -70,11 +70,13 @@ func TableOpenSize(def, buckets, fragments uint32) uint32 {
 	return uint32(unsafe.Sizeof(TableOpenReq{})) + Pad(def) + Pad(2*buckets) + 4*MaxReplicas*fragments
 }
 
-// TableCloseReq makes a coordinator refuse new operations on the table; it answers when no transaction uses it.
+// TableCloseReq makes a coordinator refuse new operations on the table; it answers when no transaction uses it. Those
+// that still do after WaitMillis are rolled back.
 type TableCloseReq struct {
 	Head
-	Ref   uint32
-	Table uint32
+	Ref        uint32
+	Table      uint32
+	WaitMillis uint32
 }
 
 // TableConf answers open and close. Code 0 = done.

@@ -131,8 +131,11 @@ type ApiRegConf struct {
 	Groups   uint32
 }
 
-// LinkRep is the runtime's word to a node's membership (data nodes), manager (all) and a client's connection block
-// that the links to a node are up (all of its sockets) or that one went down.
+// LinkRep is the runtime's word that the links to a node are up (all of its sockets), or that one went down and all
+// were closed. A data node's runtime says it to its membership, about every kind of node, and membership passes it on
+// to the manager; elsewhere it goes to the client's connection block. After the LinkDownRep of a client or a management
+// server (one whose links were never all up included, when a signal of it may have reached a block) the runtime accepts
+// that node id again only after a NodeFreeRep.
 type LinkRep struct {
 	Head
 	Node     uint32
@@ -143,7 +146,7 @@ type LinkRep struct {
 	Code     uint32 // of a LinkDownRep: 0 closed by peer, 1 closed by us, 2 bad frame, 3 send buffer full
 }
 
-// ExitOrd asks the runtime to end the process.
+// ExitOrd asks the runtime to end the process, after it has flushed what waits in its send buffers.
 type ExitOrd struct {
 	Head
 	Code    uint32 // exit status, one per reason
@@ -160,7 +163,8 @@ type StatReq struct {
 	Ref uint32
 }
 
-// StatConf: how many records of each pool are in use, and pages.
+// StatConf: how many records of each pool are in use, and pages of 32 KiB. Each ldm reports its own share of the
+// totals, so that the sums over the ldms of a node are the node's.
 type StatConf struct {
 	Head
 	Ref                    uint32

@@ -97,9 +97,28 @@ const (
 	NumStatConf
 
 	// Membership, distribution and dictionary among data nodes (cluster.go).
-	NumCluster0
-	NumClusterLast = NumCluster0 + 63
+	NumPeerRep          // membership → membership: how the sender is
+	NumStartReq         // president → members: start together
+	NumStartConf        // member → president
+	NumStartRef         // member → president
+	NumMembersOrd       // membership → own blocks: who was agreed
+	NumPhaseReq         // president → members, membership → own blocks: run a start phase
+	NumPhaseConf        // back
+	NumJoinRef          // member of a running cluster → newcomer
+	NumClusterStopReq   // membership → president: stop the cluster
+	NumStopStepReq      // president → members
+	NumStopStepConf     // member → president
+	NumLagRep           // distribution → membership: a node does not finish an epoch
+	NumEpochRep         // distribution → manager: the newest epoch
+	NumPlaceReq         // dictionary → distribution: where do fragments go
+	NumPlaceConf        // distribution → dictionary
+	NumSchemaPrepareReq // president's dictionary → members' dictionaries
+	NumSchemaPrepareConf
+	NumSchemaCommitReq
+	NumSchemaCommitConf
+	NumSchemaAbortReq
+	NumSchemaAbortConf
 
 	// NumMax bounds the numbers.
-	NumMax = NumClusterLast + 1
+	NumMax
 )

@@ -1,0 +1,276 @@
+package signal
+
+import "unsafe"
+
+// MaxDataNode is the highest number that a data node may have.
+const MaxDataNode = 144
+
+// PeerRep tells another data node's membership how the sender is: when their link comes up, and when something that
+// the start depends on changes.
+type PeerRep struct {
+	Head
+	State     uint32    // one of the State constants: NotStarted = waits for a StartOrd, Starting = ready to start
+	Group     uint32    // node group
+	LDMs      uint32    // ldm instances
+	TCs       uint32    // coordinators
+	President uint32    // of the newest attempt to start that the sender has seen; 0 = none yet
+	Attempt   uint32    // number of that attempt
+	GCI       [2]uint32 // newest epoch that the sender has seen
+	Links     NodeSet   // data nodes that the sender has a link to
+}
+
+// Member is a data node of the cluster as the nodes have agreed on it.
+type Member struct {
+	Node      uint32
+	DynamicID uint32 // order of joining, from 1
+	Group     uint32
+	LDMs      uint32
+	TCs       uint32
+}
+
+const memberSize = uint32(unsafe.Sizeof(Member{}))
+
+// StartReq proposes who starts together. From the president's membership to every member's; behind it Count Members,
+// lowest dynamic id first. As MembersOrd it tells the blocks of the own node what was agreed.
+//
+//	president --StartReq--> all members --StartConf--> president     (or StartRef)
+//	president --PhaseReq--> all members --PhaseConf--> president     for each start phase that has work
+type StartReq struct {
+	Head
+	President uint32
+	Attempt   uint32    // number of this attempt of this president
+	GCI       [2]uint32 // the first epoch to come
+	Count     uint32
+}
+
+// Members is who starts together.
+func (r *StartReq) Members() []Member {
+	return unsafe.Slice((*Member)(unsafe.Add(unsafe.Pointer(r), unsafe.Sizeof(*r))), r.Count)
+}
+
+// StartReqSize is the size of a whole StartReq in bytes.
+func StartReqSize(members int) uint32 {
+	return uint32(unsafe.Sizeof(StartReq{})) + uint32(members)*memberSize
+}
+
+// StartConf: the sender takes part. StartRef: not now; Code is one of the StartRef constants.
+type StartConf struct {
+	Head
+	President uint32 // as asked
+	Attempt   uint32 // as asked
+	Code      uint32 // of a StartRef
+}
+
+// Reasons to refuse a StartReq.
+const (
+	StartRefLinks = 1 + iota // the sender has no link to one of the members; it reports again when that changes
+	StartRefBusy             // the sender starts with another president already
+	StartRefState            // the sender is not ready to start
+)
+
+// PhaseReq runs a start phase: from the president to every member, and there from membership to the block that has
+// something to do in it. Phase 0 goes only to the own node's blocks: forget the attempt, for the start begins again.
+type PhaseReq struct {
+	Head
+	President uint32
+	Attempt   uint32
+	Phase     uint32
+}
+
+// PhaseConf: the phase is done at the sender.
+type PhaseConf struct {
+	Head
+	President uint32
+	Attempt   uint32
+	Phase     uint32
+	Code      uint32 // 0, or why the sender cannot go on
+}
+
+// JoinRef refuses a data node that comes to a cluster which cannot take it; it ends with the reason.
+type JoinRef struct {
+	Head
+	Code    uint32
+	TextLen uint32
+}
+
+// Text is the reason for an operator.
+func (r *JoinRef) Text() string { return string(tail(r, 0, r.TextLen)) }
+
+// Codes of a JoinRef.
+const (
+	JoinRefRunning = 1 + iota // the cluster runs already, and joining it is not supported yet
+	JoinRefOther              // the nodes started without the newcomer
+)
+
+// ClusterStopReq asks the president to stop the whole cluster in order.
+//
+//	manager --StopReq--> membership --ClusterStopReq--> president
+//	president --StopStepReq--> all members --StopStepConf--> president     first StopDrain, then StopExit (no answer)
+type ClusterStopReq struct {
+	Head
+	Flags uint32 // Stop flags
+}
+
+// StopStepReq is a step of a planned stop of the cluster.
+type StopStepReq struct {
+	Head
+	Step  uint32
+	Flags uint32 // Stop flags
+}
+
+// StopStepConf answers StopDrain: nothing runs at the sender any more.
+type StopStepConf struct {
+	Head
+	Step uint32
+}
+
+// Steps of a planned stop.
+const (
+	StopDrain = 1 + iota // admit nothing, let transactions end
+	StopExit             // end the process
+)
+
+// LagRep is the distribution's word to its membership that a node does not finish an epoch.
+type LagRep struct {
+	Head
+	Node   uint32
+	GCI    [2]uint32
+	Millis uint32 // waited so far
+}
+
+// EpochRep is the distribution's word to its manager which epoch is the newest that was committed.
+type EpochRep struct {
+	Head
+	GCI [2]uint32
+}
+
+// PlaceReq asks the own node's distribution where the fragments of a new table go.
+type PlaceReq struct {
+	Head
+	Ref       uint32
+	Table     uint32
+	Fragments uint32 // 0 = the default number
+}
+
+// PlaceConf answers. Behind it: the map of Buckets uint16 (bucket → fragment, padded), then Fragments × MaxReplicas
+// addresses (ldms, primary first, 0 = none). With a Code both counts are 0.
+type PlaceConf struct {
+	Head
+	Ref       uint32
+	Code      uint32 // 0, or an error code
+	Fragments uint32
+	Buckets   uint32
+}
+
+// Map is bucket → fragment.
+func (r *PlaceConf) Map() []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Add(unsafe.Pointer(r), unsafe.Sizeof(*r))), r.Buckets)
+}
+
+// Chains is fragment → ldms, MaxReplicas each.
+func (r *PlaceConf) Chains() []Addr {
+	o := uint32(unsafe.Sizeof(*r)) + Pad(2*r.Buckets)
+	return unsafe.Slice((*Addr)(unsafe.Add(unsafe.Pointer(r), o)), r.Fragments*MaxReplicas)
+}
+
+// PlaceConfSize is the size of a whole PlaceConf in bytes.
+func PlaceConfSize(buckets, fragments uint32) uint32 {
+	return uint32(unsafe.Sizeof(PlaceConf{})) + Pad(2*buckets) + 4*MaxReplicas*fragments
+}
+
+// Kinds of schema transactions.
+const (
+	SchemaCreate = 1 + iota
+	SchemaDrop
+)
+
+// SchemaReq is a step of a schema transaction, from the president's dictionary to every member's. Behind the prepare
+// of a create: definition (padded), map (padded), chains, as in TableOpenReq; behind all others nothing.
+//
+//	client --TableCreateReq--> any node --TableCreateReq--> president
+//	president --SchemaPrepareReq--> all members --SchemaPrepareConf--> president
+//	president --SchemaCommitReq--> all members --SchemaCommitConf--> president      (or SchemaAbortReq and …Conf)
+//	president --TableCreateConf--> any node --TableCreateConf--> client
+type SchemaReq struct {
+	Head
+	Ref       uint32 // number of the schema transaction, from 1
+	Kind      uint32 // SchemaCreate or SchemaDrop
+	Table     uint32
+	Version   uint32
+	Fragments uint32
+	Buckets   uint32
+	DefLen    uint32
+}
+
+// Def is the table definition.
+func (r *SchemaReq) Def() []byte { return tail(r, 0, r.DefLen) }
+
+// Map is bucket → fragment.
+func (r *SchemaReq) Map() []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Add(unsafe.Pointer(r), uint32(unsafe.Sizeof(*r))+Pad(r.DefLen))), r.Buckets)
+}
+
+// Chains is fragment → ldms, MaxReplicas each.
+func (r *SchemaReq) Chains() []Addr {
+	o := uint32(unsafe.Sizeof(*r)) + Pad(r.DefLen) + Pad(2*r.Buckets)
+	return unsafe.Slice((*Addr)(unsafe.Add(unsafe.Pointer(r), o)), r.Fragments*MaxReplicas)
+}
+
+// SchemaReqSize is the size of a whole SchemaReq in bytes.
+func SchemaReqSize(def, buckets, fragments uint32) uint32 {
+	return uint32(unsafe.Sizeof(SchemaReq{})) + Pad(def) + Pad(2*buckets) + 4*MaxReplicas*fragments
+}
+
+// SchemaConf answers each step.
+type SchemaConf struct {
+	Head
+	Ref  uint32
+	Code uint32 // 0, or the error code that a prepare ended with
+}
+
+func checkMembers(p *StartReq, n uint32) bool {
+	if p.Count < 1 || p.Count > MaxDataNode || n != StartReqSize(int(p.Count)) {
+		return false
+	}
+	for _, m := range p.Members() {
+		if m.Node < 1 || m.Node > MaxDataNode || m.Group > 0xffff || m.LDMs < 1 || m.LDMs > 0xffff || m.TCs < 1 || m.TCs > 0xffff {
+			return false
+		}
+	}
+	return p.President >= 1 && p.President <= MaxDataNode
+}
+
+func checkSchema(p *SchemaReq, n uint32) bool {
+	return p.DefLen <= MaxSize && p.Buckets <= MaxSize && p.Fragments <= MaxSize/16 &&
+		n == SchemaReqSize(p.DefLen, p.Buckets, p.Fragments) && (p.Kind == SchemaCreate || p.Kind == SchemaDrop)
+}
+
+func init() {
+	register[PeerRep](NumPeerRep, fromData, func(p *PeerRep, n uint32) bool {
+		return n == uint32(unsafe.Sizeof(*p)) && p.LDMs >= 1 && p.LDMs <= 0xffff && p.TCs >= 1 && p.TCs <= 0xffff && p.State <= StateRestarting
+	})
+	register(NumStartReq, fromData, checkMembers)
+	registerAs(NumMembersOrd, "MembersOrd", 0, checkMembers)
+	registerAs[StartConf](NumStartConf, "StartConf", fromData, nil)
+	registerAs[StartConf](NumStartRef, "StartRef", fromData, nil)
+	register[PhaseReq](NumPhaseReq, fromData, nil)
+	register[PhaseConf](NumPhaseConf, fromData, nil)
+	register(NumJoinRef, fromData, func(p *JoinRef, n uint32) bool {
+		return p.TextLen <= 1024 && n == uint32(unsafe.Sizeof(*p))+Pad(p.TextLen)
+	})
+	register[ClusterStopReq](NumClusterStopReq, fromData, nil)
+	register[StopStepReq](NumStopStepReq, fromData, nil)
+	register[StopStepConf](NumStopStepConf, fromData, nil)
+	register[LagRep](NumLagRep, 0, nil)
+	register[EpochRep](NumEpochRep, 0, nil)
+	register[PlaceReq](NumPlaceReq, 0, nil)
+	register(NumPlaceConf, 0, func(p *PlaceConf, n uint32) bool {
+		return p.Buckets <= MaxSize && p.Fragments <= MaxSize/16 && n == PlaceConfSize(p.Buckets, p.Fragments)
+	})
+	registerAs(NumSchemaPrepareReq, "SchemaPrepareReq", fromData, checkSchema)
+	registerAs[SchemaConf](NumSchemaPrepareConf, "SchemaPrepareConf", fromData, nil)
+	registerAs(NumSchemaCommitReq, "SchemaCommitReq", fromData, checkSchema)
+	registerAs[SchemaConf](NumSchemaCommitConf, "SchemaCommitConf", fromData, nil)
+	registerAs(NumSchemaAbortReq, "SchemaAbortReq", fromData, checkSchema)
+	registerAs[SchemaConf](NumSchemaAbortConf, "SchemaAbortConf", fromData, nil)
+}
