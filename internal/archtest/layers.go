@@ -26,6 +26,7 @@ var layers = map[string]place{
 	"internal/version":   {support, true},
 	"internal/pool":      {support, true},
 	"internal/rowhash":   {support, true},
+	"internal/ndberror":  {support, true},
 	"internal/options":   {support, false},
 
 	"internal/signal": {layer: 0},
