@@ -68,3 +68,12 @@ func init() {
 		return p.TextLen <= 1024 && n == uint32(HeadSize+8)+Pad(p.TextLen)
 	})
 }
+
+// NameHash is how a cluster's name stands in a Hello: its 64-bit FNV-1a, low word first.
+func NameHash(name string) [2]uint32 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(name); i++ {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return [2]uint32{uint32(h), uint32(h >> 32)}
+}

@@ -134,3 +134,12 @@ func TestLayoutIsCheckedWithinANodeToo(t *testing.T) {
 		t.Error("an unknown number passed")
 	}
 }
+
+func TestNameHashTellsClustersApart(t *testing.T) {
+	if NameHash("") != [2]uint32{0x84222325, 0xcbf29ce4} || NameHash("a") != [2]uint32{0x8601ec8c, 0xaf63dc4c} {
+		t.Errorf("not FNV-1a: %x %x", NameHash(""), NameHash("a"))
+	}
+	if NameHash("one") == NameHash("two") {
+		t.Error("two names, one hash")
+	}
+}
