@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+
+	"github.com/cohortdb/cohort/internal/configtool"
 )
 
 // entry starts a tool. name is what the tool calls itself in messages ("ndb_mgm", or "cohort mgm").
@@ -30,6 +32,7 @@ var tools = []tool{
 		later("it comes with table scans")},
 	{"delete-all", "ndb_delete_all", "deletes all rows of a table",
 		later("it comes with table scans")},
+	{"config", "ndb_config", "answers questions about the configuration, for scripts", configtool.Main},
 	{"restore", "ndb_restore", "restores a backup",
 		later("it comes with backups")},
 }
