@@ -67,7 +67,7 @@ func (s *section) get(name string) *value { return &s.values[lookup(s.kind, name
 // draft is a configuration while it is read.
 type draft struct {
 	report   *report
-	sections []*section              // in the order of the file, DEFAULT sections among them
+	sections []*section             // in the order of the file, DEFAULT sections among them
 	defaults [sectionCount]*section // what DEFAULT sections, [cluster_config] and overrides gave together
 }
 

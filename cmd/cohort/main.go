@@ -92,10 +92,11 @@ Examples:
 // suggestion names the commands that a mistyped one may have meant, or is empty.
 func suggestion(name string) string {
 	var near []string
+	edits := min(2, len(name)/2)
 	for _, t := range tools {
-		if distance(name, t.command) <= 2 {
+		if distance(name, t.command) <= edits {
 			near = append(near, t.command)
-		} else if t.link != "" && distance(name, t.link) <= 2 {
+		} else if t.link != "" && distance(name, t.link) <= edits {
 			near = append(near, t.link)
 		}
 	}

@@ -85,6 +85,9 @@ func TestUnknownCommandIsAUsageError(t *testing.T) {
 	if _, _, err := call("cohort", "quxquux"); strings.Contains(err, "did you mean") {
 		t.Errorf("a suggestion for nothing near: %q", err)
 	}
+	if _, _, err := call("cohort", "-f"); strings.Contains(err, "did you mean") {
+		t.Errorf("a suggestion for an option: %q", err)
+	}
 	if status, _, _ := call("cohort"); status != exitUsage {
 		t.Errorf("no command: status %d", status)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/cohortdb/cohort/internal/configtool"
+	"github.com/cohortdb/cohort/internal/up"
 )
 
 // entry starts a tool. name is what the tool calls itself in messages ("ndb_mgm", or "cohort mgm").
@@ -20,6 +21,7 @@ type tool struct {
 
 // tools lists every program, in the order in which help prints them. Links of the Makefile come from here.
 var tools = []tool{
+	{"up", "", "starts a whole cluster on this machine: the quick start", up.Main},
 	{"desc", "ndb_desc", "describes a table: columns, indexes, partitions",
 		later("tables cannot be described from outside the record API so far")},
 	{"show-tables", "ndb_show_tables", "lists tables",
