@@ -1,0 +1,37 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
+
+func TestEveryToolHasHelpOrSaysWhatIsMissing(t *testing.T) {
+	links, err := filepath.Glob(filepath.Join(Bin(t), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		name := filepath.Base(link)
+		status, stdout, stderr := Run(t, name, "--help")
+		switch {
+		case status == 0 && strings.Contains(stdout, "xamples:") && stderr == "":
+		case status == 1 && strings.HasPrefix(stderr, name+": not supported yet: "):
+		default:
+			t.Errorf("%s --help: status %d, %q, %q", name, status, stdout, stderr)
+		}
+	}
+}
+
+func TestUnknownCommandsAndOptionsFail(t *testing.T) {
+	for _, command := range []string{"cohort nonsense", "cohort up --nonsense", "cohort up --data-nodes 0", "cohort up --sql-port 3306"} {
+		words := strings.Fields(command)
+		status, stdout, stderr := Run(t, words[0], words[1:]...)
+		if status == 0 || stdout != "" || !strings.HasPrefix(stderr, "cohort") {
+			t.Errorf("%s: status %d, %q, %q", command, status, stdout, stderr)
+		}
+	}
+}
