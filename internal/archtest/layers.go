@@ -36,8 +36,9 @@ var layers = map[string]place{
 	"internal/store":   {layer: 1},
 	"internal/durable": {layer: 1},
 
-	"internal/kernel":  {layer: 2},
-	"internal/outcome": {layer: 2},
+	"internal/kernel":            {layer: 2},
+	"internal/kernel/kerneltest": {layer: 3},
+	"internal/outcome":           {layer: 2},
 
 	"internal/membership":   {layer: 3},
 	"internal/distribution": {layer: 3},
