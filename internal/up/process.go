@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/cohortdb/cohort/internal/exitcode"
 )
 
 // starter starts children on a thread that lives as long as this process. A child asks the kernel to be killed
@@ -89,6 +91,9 @@ func (c *child) status() string {
 	case c.err == nil:
 		return "exit status 0"
 	case errors.As(c.err, &exit):
+		if text := exitcode.Text(exit.ExitCode()); c.data && text != "" {
+			return fmt.Sprintf("%s (%s)", exit.ProcessState, text)
+		}
 		return exit.ProcessState.String()
 	}
 	return c.err.Error()

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cohortdb/cohort/internal/exitcode"
 )
 
 // TestMain lets this test binary stand for the nodes that it starts: their first argument says what to do.
@@ -30,7 +32,7 @@ func playChild(part string) int {
 			fmt.Printf("line %d\n", i)
 		}
 		fmt.Fprintln(os.Stderr, "ndbd: the disk is full")
-		return 7
+		return exitcode.NodeLost
 	case "obey":
 		terms := make(chan os.Signal, 1)
 		signal.Notify(terms, syscall.SIGTERM)
@@ -38,9 +40,11 @@ func playChild(part string) int {
 		<-terms
 		return 0
 	case "defy":
-		signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		never := make(chan os.Signal, 1)
+		signal.Notify(never, syscall.SIGTERM, syscall.SIGINT)
 		fmt.Println("listening")
-		select {}
+		for range never { // whatever comes
+		}
 	case "parent": // starts a child that would live for ever, says its process id, and waits
 		c, err := launch(os.Args[2], os.Args[3], "ndbd", "data node 1", 1, true, "defy")
 		if err != nil {
@@ -90,7 +94,7 @@ func TestAFailedChildIsReportedWithTheEndOfItsLog(t *testing.T) {
 	c := start(t, t.TempDir(), 3, true, "fail")
 	<-c.done
 	story := c.story()
-	for _, part := range []string{"data node 3 (process ", "ended: exit status 7", c.log, "line 29", "ndbd: the disk is full"} {
+	for _, part := range []string{"data node 3 (process ", "ended: exit status 5 (a data node was lost)", c.log, "line 29", "ndbd: the disk is full"} {
 		if !strings.Contains(story, part) {
 			t.Errorf("no %q in %s", part, story)
 		}
