@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/cohortdb/cohort/internal/configtool"
+	"github.com/cohortdb/cohort/internal/tabletool"
 	"github.com/cohortdb/cohort/internal/up"
 )
 
@@ -22,12 +23,9 @@ type tool struct {
 // tools lists every program, in the order in which help prints them. Links of the Makefile come from here.
 var tools = []tool{
 	{"up", "", "starts a whole cluster on this machine: the quick start", up.Main},
-	{"desc", "ndb_desc", "describes a table: columns, indexes, partitions",
-		later("tables cannot be described from outside the record API so far")},
-	{"show-tables", "ndb_show_tables", "lists tables",
-		later("tables cannot be listed from outside the record API so far")},
-	{"drop-table", "ndb_drop_table", "drops tables",
-		later("tables can be dropped only through the record API so far")},
+	{"show-tables", "ndb_show_tables", "lists tables", tabletool.ShowTables},
+	{"desc", "ndb_desc", "describes tables: columns, keys, partitions", tabletool.Desc},
+	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},
 	{"select-all", "ndb_select_all", "prints the rows of a table",
 		later("it comes with table scans")},
 	{"select-count", "ndb_select_count", "counts the rows of a table",

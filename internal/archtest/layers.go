@@ -65,6 +65,7 @@ var layers = map[string]place{
 
 	"internal/mgm":              {layer: 7},
 	"internal/bench/flexasynch": {layer: 7},
+	"internal/tabletool":        {layer: 7},
 	"internal/configtool":       {layer: 7},
 	"internal/noded":            {layer: 7},
 	"internal/up":               {layer: 7},
