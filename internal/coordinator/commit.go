@@ -25,7 +25,6 @@ func (b *Block) commit(i uint32, t *transaction) {
 	t.state = committing
 	t.gci = b.epoch.gci
 	t.parity = b.epoch.draw()
-	ack := uint32(0)
 	for oi := t.head; oi != pool.None; {
 		o := b.ops.At(oi)
 		if o.state == prepared {
@@ -34,7 +33,6 @@ func (b *Block) commit(i uint32, t *transaction) {
 				t.completes++
 			} else {
 				s := b.step(signal.NumCommitReq, o.last, o.lastRef, oi, o, t)
-				s.Ack = ack
 				if o.isMarker {
 					s.Seq = t.seq
 				}
@@ -51,7 +49,8 @@ func (b *Block) commit(i uint32, t *transaction) {
 // step sends one signal of commit, complete or abort.
 func (b *Block) step(num uint16, to signal.Addr, opRef, tcRef uint32, o *operation, t *transaction) *signal.Step {
 	s := kernel.Send[signal.Step](b.env, to, b.self, num)
-	s.OpRef, s.TcRef, s.GCI, s.Seq, s.Ack, s.RowID, s.Table, s.Frag = opRef, tcRef, t.gci, 0, 0, signal.NoRef, o.table, o.frag
+	s.OpRef, s.TcRef, s.Tc, s.GCI, s.Seq, s.Ack = opRef, tcRef, b.self, t.gci, 0, 0
+	s.RowID, s.Table, s.Frag = signal.NoRef, o.table, o.frag
 	return s
 }
 

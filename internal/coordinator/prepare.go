@@ -228,12 +228,17 @@ func (b *Block) onPrepareConf(r *signal.PrepareConf) {
 }
 
 func (b *Block) onWaitRep(r *signal.WaitRep) {
-	o, i, t := b.answered(r.TcRef, r.Num)
-	if o.state == undoing {
+	o := b.ops.Find(r.TcRef)
+	if o == nil || o.state != running || o.ref != r.Ref {
+		b.Stale++ // overtaken by what the tail said
+		return
+	}
+	i := o.tx
+	t := b.txs.At(i)
+	if t.client != r.Client || t.num != r.Tx {
 		b.Stale++
 		return
 	}
-	invariant.That(o.state == running, "an operation begins to wait once")
 	o.state, o.first = waiting, r.First
 	if t.state == aborting {
 		b.undo(i, t, o, r.TcRef)

@@ -61,11 +61,15 @@ type PrepareRef struct {
 	First uint32 // operation record at the primary that an abort must undo, or NoRef
 }
 
-// WaitRep tells the coordinator that an operation waits for a row lock, and under which record.
+// WaitRep tells the coordinator that an operation waits for a row lock, and under which record. It can be overtaken
+// by all that comes from further down the chain, even by the end of the transaction: so it says whom it means.
 type WaitRep struct {
 	Head
-	TcRef uint32
-	First uint32
+	TcRef  uint32
+	First  uint32
+	Client Addr
+	Tx     uint32
+	Ref    uint32
 }
 
 // Step is a step of commit, complete or abort. CommitReq and CompleteReq enter at the tail and run up the
@@ -75,6 +79,7 @@ type Step struct {
 	Head
 	OpRef uint32 // the receiver's operation record; in an AbortReq between replicas the sender's
 	TcRef uint32
+	Tc    Addr      // AbortReq: whom the last replica answers
 	GCI   [2]uint32 // CommitReq
 	Seq   uint32    // CommitReq: not 0 where the replica keeps the outcome
 	Ack   uint32

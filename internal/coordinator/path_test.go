@@ -1,0 +1,383 @@
+package coordinator_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/coordinator"
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/ldm"
+	"github.com/cohortdb/cohort/internal/schema"
+	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/store"
+)
+
+// world is a few data nodes of one thread each and a client, joined by FIFO queues per pair of nodes that are
+// served in random order.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	nodes   []*node // by number; 0 unused
+	client  *kernel.Env
+	queues  map[[2]uint8][][]byte
+	pairs   [][2]uint8
+	answers [][]byte
+	gci     signal.GCI
+	want    int // epoch answers awaited
+	phase   int // 0 idle, 1 preparing, 2 committing
+	pending signal.GCI
+	layout  *schema.Layout
+	frags   int
+	chains  [][]signal.Addr
+}
+
+type node struct {
+	env *kernel.Env
+	tc  *coordinator.Block
+	ldm *ldm.Block
+	src *store.LocalSource
+}
+
+const clientNode = 51
+
+var distribution = func(n uint8) signal.Addr { return signal.MakeAddr(n, signal.BlockDistribution, 0) }
+
+func newWorld(t *testing.T, seed uint64, nodes, replicas int, cfg func(*coordinator.Config, *ldm.Config), columns ...schema.Column) *world {
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), queues: map[[2]uint8][][]byte{}, nodes: make([]*node, nodes+1)}
+	for n := 1; n <= nodes; n++ {
+		e := kernel.NewEnv(uint8(n), 0, seed+uint64(n), 4096)
+		for _, b := range []uint8{signal.BlockTC, signal.BlockLDM, signal.BlockDictionary, signal.BlockDistribution} {
+			e.Place(b, 0, 0)
+		}
+		for m := 1; m <= nodes; m++ {
+			if m != n {
+				e.Via(uint8(m), kernel.Dest(m))
+				e.Buf(kernel.Dest(m)).Init(4096, 1<<24)
+			}
+		}
+		e.Via(clientNode, clientNode)
+		e.Buf(clientNode).Init(4096, 1<<24)
+		r, src := store.NewLocalSource(4<<20, 256<<10, true)
+		cr, csrc := store.NewLocalSource(1<<20, 256<<10, true)
+		tc := coordinator.Config{MaxTransactions: 64, MaxOperations: 256, MaxTables: 8, Sessions: 8}
+		lc := ldm.Config{Arena: store.NewArena(r, src), Copies: store.NewCopyPool(store.NewArena(cr, csrc)), MaxOperations: 512,
+			MaxTables: 8, Sessions: 8, LockTimeout: 1e9}
+		if cfg != nil {
+			cfg(&tc, &lc)
+		}
+		w.nodes[n] = &node{e, coordinator.New(e, tc), ldm.New(e, lc), src}
+	}
+	w.client = kernel.NewEnv(clientNode, 0, 1, 4096)
+	for n := 1; n <= nodes; n++ {
+		w.client.Via(uint8(n), kernel.Dest(n))
+		w.client.Buf(kernel.Dest(n)).Init(4096, 1<<24)
+	}
+	w.createTable(columns, nodes, replicas)
+	w.epoch()
+	w.run()
+	return w
+}
+
+func (w *world) createTable(columns []schema.Column, nodes, replicas int) {
+	def := &schema.Table{ID: 3, Version: 1, Database: "d", Name: "t", Columns: columns, Fragments: uint32(nodes)}
+	l, err := schema.Compile(def)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.layout, w.frags = l, nodes
+	b, err := def.AppendBinary(nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	groups := nodes / replicas
+	for f := range nodes {
+		var c []signal.Addr
+		for r := range replicas {
+			c = append(c, signal.MakeAddr(uint8(f%groups*replicas+(f/groups+r)%replicas+1), signal.BlockLDM, 0))
+		}
+		w.chains = append(w.chains, c)
+	}
+	for n := 1; n <= nodes; n++ {
+		e := w.nodes[n].env
+		dict := signal.MakeAddr(uint8(n), signal.BlockDictionary, 0)
+		for f, c := range w.chains {
+			for _, a := range c {
+				if a.Node() != uint8(n) {
+					continue
+				}
+				r := (*signal.FragCreateReq)(e.Put(a, dict, signal.NumFragCreateReq, uint32(unsafe.Sizeof(signal.FragCreateReq{}))+signal.Pad(uint32(len(b)))))
+				r.Ref, r.Table, r.Version, r.Frag, r.Replicas, r.DefLen = 0, 3, 1, uint32(f), uint32(replicas), uint32(len(b))
+				r.Chain = [signal.MaxReplicas]signal.Addr{}
+				copy(r.Chain[:], c)
+				copy(r.Def(), b)
+			}
+		}
+		r := (*signal.TableOpenReq)(e.Put(signal.MakeAddr(uint8(n), signal.BlockTC, 0), dict, signal.NumTableOpenReq,
+			signal.TableOpenSize(uint32(len(b)), 0, uint32(nodes))))
+		r.Ref, r.Table, r.Version, r.Fragments, r.Buckets, r.DefLen = 0, 3, 1, uint32(nodes), 0, uint32(len(b))
+		for f, c := range w.chains {
+			copy(r.Chains()[f*signal.MaxReplicas:], c)
+		}
+	}
+}
+
+// epoch begins an epoch change.
+func (w *world) epoch() {
+	if w.phase != 0 {
+		return
+	}
+	w.pending = w.gci + 1
+	w.phase = 1
+	w.epochSend(signal.NumEpochPrepareReq)
+}
+
+func (w *world) epochSend(num uint16) {
+	for n := 1; n < len(w.nodes); n++ {
+		e := w.nodes[n].env
+		for _, blk := range []uint8{signal.BlockTC, signal.BlockLDM} {
+			kernel.Send[signal.EpochReq](e, signal.MakeAddr(uint8(n), blk, 0), distribution(uint8(n)), num).GCI = w.pending.Words()
+			w.want++
+		}
+	}
+}
+
+func (w *world) deliver(n uint8, p unsafe.Pointer) {
+	h := (*signal.Head)(p)
+	if n == clientNode {
+		w.answers = append(w.answers, append([]byte(nil), unsafe.Slice((*byte)(p), h.Bytes())...))
+		return
+	}
+	x := w.nodes[n]
+	switch h.To.Block() {
+	case signal.BlockTC:
+		x.tc.Deliver(h)
+	case signal.BlockLDM:
+		x.ldm.Deliver(h)
+	case signal.BlockDictionary:
+	case signal.BlockDistribution:
+		if w.want--; w.want == 0 {
+			if w.phase == 1 {
+				w.phase = 2
+				w.gci = w.pending
+				w.epochSend(signal.NumEpochCommitReq)
+			} else {
+				w.phase = 0
+			}
+		}
+	}
+}
+
+// flush moves what a node sent into the queues.
+func (w *world) flush(n uint8, e *kernel.Env) {
+	e.TakeDirty(func(d kernel.Dest, b *kernel.Buf) {
+		k := [2]uint8{n, uint8(d)}
+		for in := b.Bytes(); len(in) > 0; {
+			l := (*signal.Head)(unsafe.Pointer(&in[0])).Bytes()
+			kind := signal.PeerData
+			if n == clientNode {
+				kind = signal.PeerAPI
+			}
+			if f := signal.Check((*signal.Head)(unsafe.Pointer(&in[0])), kind, n, uint8(d)); f != nil {
+				w.t.Fatal(f)
+			}
+			if _, known := w.queues[k]; !known {
+				w.pairs = append(w.pairs, k)
+			}
+			w.queues[k] = append(w.queues[k], append([]byte(nil), in[:l]...))
+			in = in[l:]
+		}
+		b.Consume(b.Len())
+	})
+}
+
+// step delivers one signal from a random queue; false when all are empty.
+func (w *world) step() bool {
+	for n := 1; n < len(w.nodes); n++ {
+		e := w.nodes[n].env
+		e.RunJobs(func(p unsafe.Pointer) { w.deliver(uint8(n), p) }, 1<<30)
+		w.flush(uint8(n), e)
+	}
+	w.flush(clientNode, w.client)
+	var ks [][2]uint8
+	for _, k := range w.pairs {
+		if len(w.queues[k]) > 0 {
+			ks = append(ks, k)
+		}
+	}
+	if len(ks) == 0 {
+		return false
+	}
+	k := ks[w.rng.IntN(len(ks))]
+	b := w.queues[k][0]
+	w.queues[k] = w.queues[k][1:]
+	w.deliver(k[1], unsafe.Pointer(&b[0]))
+	for i := range b {
+		b[i] = 0xDB
+	}
+	for n := 1; n < len(w.nodes); n++ {
+		w.nodes[n].tc.Invariants()
+		w.nodes[n].ldm.Invariants()
+	}
+	return true
+}
+
+func (w *world) run() {
+	for i := 0; ; i++ {
+		if !w.step() {
+			// Nothing moves: let time pass for those who wait for a lock.
+			due, ok := int64(0), false
+			for _, n := range w.nodes[1:] {
+				if d, o := n.env.NextTimer(); o && (!ok || d < due) {
+					due, ok = d, true
+				}
+			}
+			if !ok {
+				return
+			}
+			for _, n := range w.nodes[1:] {
+				n.env.SetNow(due)
+				n.env.FireTimers()
+			}
+		}
+		if i > 2_000_000 {
+			w.t.Fatal("it does not come to rest")
+		}
+	}
+}
+
+// op sends one operation of session s. Keys are one uint32; the row is one uint32.
+func (w *world) op(num uint16, s uint16, ref, tx, seq uint32, op, flags uint8, key, val uint32) {
+	frag := key % uint32(w.frags)
+	n := w.chains[frag][0].Node()
+	to := signal.MakeAddr(n, signal.BlockLDM, 0)
+	if num == signal.NumKeyReq {
+		// All operations of a transaction go to one coordinator.
+		to = signal.MakeAddr(uint8(tx%uint32(len(w.nodes)-1)+1), signal.BlockTC, 0)
+	}
+	dl := uint32(4)
+	if signal.IsRead(op) || op == signal.OpDelete {
+		dl = 0
+	}
+	r := (*signal.KeyReq)(w.client.Put(to, signal.MakeAddr(clientNode, signal.BlockClient, s), num, signal.KeyReqSize+4+dl))
+	r.Ref, r.Tx, r.Seq, r.Ack, r.Table, r.Version, r.Frag, r.Op, r.Flags = ref, tx, seq, 0, 3, 1, uint16(frag), op, flags|signal.FlagAll
+	r.KeyLen, r.DataLen = 4, uint16(dl)
+	*(*uint32)(r.Key()) = key
+	if dl > 0 {
+		*(*uint32)(r.Data()) = val
+	}
+}
+
+// compare fails unless all replicas of all fragments hold the same rows under the same ids with the same epochs.
+func (w *world) compare() (rows map[uint32]uint32) {
+	rows = map[uint32]uint32{}
+	for f, c := range w.chains {
+		var first []string
+		for i, a := range c {
+			fr := w.nodes[a.Node()].ldm.Fragment(3, uint32(f))
+			var all []string
+			for id := store.NoRow; ; {
+				r, next, ok := fr.NextRow(id)
+				if !ok {
+					break
+				}
+				id = next
+				k, kn := fr.Key(r)
+				v := unsafe.Slice((*byte)(fr.Fixed(r)), 4)
+				if r.Lock != 0 || !fr.CheckSum(r) {
+					w.t.Fatalf("fragment %d at %v: row %d lock %x at rest", f, a, id, r.Lock)
+				}
+				all = append(all, fmt.Sprint(id, r.GCI(), unsafe.Slice((*byte)(k), kn), v))
+				rows[*(*uint32)(k)] = binary.LittleEndian.Uint32(v)
+			}
+			if i == 0 {
+				first = all
+			} else if fmt.Sprint(first) != fmt.Sprint(all) {
+				w.t.Fatalf("fragment %d: %v differs\n%v\n%v", f, a, first, all)
+			}
+		}
+	}
+	return rows
+}
+
+func (w *world) atRest() {
+	for n, x := range w.nodes[1:] {
+		if x.tc.Transactions() != 0 || x.tc.Operations() != 0 || x.ldm.Operations() != 0 || x.ldm.Copies() != 0 {
+			w.t.Fatalf("node %d at rest: %d transactions, %d+%d operations, %d bytes of copies", n+1, x.tc.Transactions(), x.tc.Operations(),
+				x.ldm.Operations(), x.ldm.Copies())
+		}
+	}
+}
+
+var oneWord = []schema.Column{{Name: "K", Type: schema.Unsigned, PrimaryKey: true}, {Name: "V", Type: schema.Unsigned}}
+
+// TestRandomTransactions runs one-shot writes and transactions of several operations on few keys, with epoch
+// changes all the while, and expects one answer to each, equal replicas and empty pools.
+func TestRandomTransactions(t *testing.T) {
+	for seed := uint64(1); seed <= 60; seed++ {
+		for _, shape := range [][2]int{{1, 1}, {2, 2}, {4, 2}, {3, 3}, {4, 4}} {
+			w := newWorld(t, seed, shape[0], shape[1], nil, oneWord...)
+			commits := map[uint16]uint32{}
+			ended := 0
+			started := 0
+			tx := uint32(0)
+			for range 40 {
+				s := uint16(1 + w.rng.IntN(4))
+				tx++
+				started++
+				ops := []uint8{signal.OpInsert, signal.OpUpdate, signal.OpWrite, signal.OpDelete}
+				if w.rng.IntN(2) == 0 {
+					commits[s]++
+					w.op(signal.NumWriteReq, s, tx, tx, commits[s], ops[w.rng.IntN(4)], 0, uint32(w.rng.IntN(6)), tx)
+				} else {
+					n := 1 + w.rng.IntN(5)
+					for i := range n {
+						fl := uint8(0)
+						if w.rng.IntN(3) > 0 {
+							fl = signal.FlagIgnoreError
+						}
+						if i == 0 {
+							fl |= signal.FlagStart
+						}
+						seq := uint32(0)
+						if i == n-1 {
+							commits[s]++
+							fl |= signal.FlagExecute | signal.FlagCommit
+							seq = commits[s]
+						}
+						op := uint8(w.rng.IntN(int(signal.OpMax)))
+						w.op(signal.NumKeyReq, s, uint32(i), tx, seq, op, fl, uint32(w.rng.IntN(6)), tx*100+uint32(i))
+					}
+				}
+				for range w.rng.IntN(40) {
+					w.step()
+				}
+				if w.rng.IntN(3) == 0 {
+					w.epoch()
+				}
+			}
+			w.run()
+			for _, a := range w.answers {
+				switch h := (*signal.Head)(unsafe.Pointer(&a[0])); h.Num {
+				case signal.NumWriteConf, signal.NumTxRef:
+					ended++
+				case signal.NumTxConf:
+					if (*signal.TxConf)(unsafe.Pointer(h)).Committed == 1 {
+						ended++
+					}
+				case signal.NumKeyRef:
+					if (*signal.KeyRef)(unsafe.Pointer(h)).From.Block() == signal.BlockLDM {
+						ended++
+					}
+				}
+			}
+			if ended != started {
+				t.Fatalf("seed %d %v: %d of %d transactions ended", seed, shape, ended, started)
+			}
+			w.compare()
+			w.atRest()
+		}
+	}
+}

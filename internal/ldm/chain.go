@@ -1,0 +1,130 @@
+package ldm
+
+// The chain: a transaction of one write on a fragment with two replicas or more. The primary locks the row and keeps
+// the change pending; each further replica does the same; the tail is the commit point: it draws the epoch and
+// commits in one visit, and the answer commits every replica on its way up.
+//
+//	client --WriteReq--> primary --ChainReq--> … tail
+//	client <--WriteConf-- primary <--ChainConf-- … tail
+//	          primary <--ChainRef-- …              a replica cannot: everybody undoes, the client gets a KeyRef
+
+import (
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/invariant"
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/rowhash"
+	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/store"
+)
+
+func (b *Block) onChainReq(r *signal.PrepareReq) {
+	f := b.known(r.Table, r.Frag)
+	if !b.outcomes.Admit(r.Client, r.Ack) {
+		b.chainRef(r.From, r.OpRef, codeSessions)
+		return
+	}
+	if f.tail() && !b.epoch.prepared {
+		b.chainTail(f, r)
+		return
+	}
+	i, o := b.seize(f)
+	if o == nil {
+		b.chainRef(r.From, r.OpRef, codeNoOperations)
+		return
+	}
+	o.client, o.tx, o.ref, o.seq = r.Client, r.Tx, r.Ref, r.Seq
+	o.op, o.flags, o.first, o.prev, o.prevOp, o.id = r.Op, r.Flags, r.First, r.From, r.OpRef, r.RowID
+	o.write, o.exclusive = true, true
+	if f.tail() {
+		if !b.keep(o, &r.Head) {
+			b.fail(i, o, codeNoOperations)
+			return
+		}
+		o.state = parked
+		b.epoch.park(b, i, o)
+		return
+	}
+	q := prepareRequest(r)
+	if !b.applyAtBackup(i, o, &q) {
+		return
+	}
+	b.enterChain(i, o)
+	b.passOn(i, o, signal.NumChainReq, &q, r.Ack)
+}
+
+// enterChain: the operation's epoch will be drawn further down; it may be the present one, which is finished only
+// when the answer has passed here.
+func (b *Block) enterChain(_ uint32, o *operation) { o.parity = b.epoch.enter() }
+
+// chainTail is the commit point: it draws the epoch and commits in one visit, without a record. An update finds its
+// row by its id.
+func (b *Block) chainTail(f *fragment, r *signal.PrepareReq) {
+	q := prepareRequest(r)
+	code := uint32(0)
+	row, ok := f.rows.CheckedRow(r.RowID)
+	if !ok {
+		invariant.That(r.Op == signal.OpInsert, "a backup has every row that its primary has")
+		code = b.insertAt(f, r.Flags, &q, r.RowID)
+	} else {
+		key, n := f.rows.Key(row)
+		invariant.That(sameBytes(key, n, q.key, q.keyLen), "a row id means the same row on every replica")
+		invariant.That(row.Lock == 0, "a backup's row is free when its primary's is")
+		if r.Op == signal.OpDelete {
+			f.rows.Remove(rowhash.Hash(q.key, q.keyLen), r.RowID, uint64(signal.JoinGCI(b.epoch.gci)))
+		} else {
+			code = b.updateAtOnce(f, r.Flags, &q, row)
+		}
+	}
+	if code != 0 {
+		b.chainRef(r.From, r.OpRef, code)
+		return
+	}
+	b.outcomes.Record(r.Client, r.Seq, b.epoch.gci)
+	b.chainConf(r.From, r.OpRef, b.epoch.gci)
+}
+
+func (b *Block) insertAt(f *fragment, flags uint8, q *request, id store.RowID) uint32 {
+	hash := rowhash.Hash(q.key, q.keyLen)
+	r, code := f.rows.InsertAt(id, hash, q.key, q.keyLen, 0)
+	if code != 0 {
+		return code
+	}
+	n := b.compute(f, flags, version{}, q, f.rows.Fixed(r))
+	if n > 0 {
+		if code := f.rows.SetVar(r, unsafe.Pointer(&b.work[0]), n); code != 0 {
+			f.rows.Remove(hash, id, r.GCI())
+			return code
+		}
+	}
+	b.stamp(f, r)
+	return 0
+}
+
+func (b *Block) chainConf(to signal.Addr, op uint32, gci [2]uint32) {
+	c := kernel.Send[signal.ChainConf](b.env, to, b.self, signal.NumChainConf)
+	c.OpRef, c.GCI = op, gci
+}
+
+// inChain finds the operation that the next replica's answer is about.
+func (b *Block) inChain(ref uint32, from signal.Addr) *operation {
+	o := b.ops.At(ref)
+	if !o.oneShot() || o.state != holding || o.frag.tail() || o.frag.next() != from {
+		invariant.Failf("an answer of %v to operation %d, which is not in a chain with it", from, ref)
+	}
+	return o
+}
+
+func (b *Block) onChainConf(c *signal.ChainConf) {
+	o := b.inChain(c.OpRef, c.From)
+	parity := o.parity
+	b.commitOneShot(c.OpRef, o, o.frag.rows.Row(o.id), c.GCI)
+	b.epoch.leave(b, parity)
+}
+
+func (b *Block) onChainRef(c *signal.ChainRef) {
+	o := b.inChain(c.OpRef, c.From)
+	parity := o.parity
+	b.failHeld(c.OpRef, o, o.frag.rows.Row(o.id), c.Code)
+	b.epoch.leave(b, parity)
+}

@@ -1,0 +1,96 @@
+package ldm
+
+// Stops, failed nodes, counters.
+
+import (
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/store"
+)
+
+func (b *Block) onDrainReq(r *signal.DrainReq) {
+	b.stopping, b.stopFrom, b.stopRef = true, r.From, r.Ref
+	b.stopDone()
+}
+
+// stopDone answers a drain when no write without a coordinator is under way here.
+func (b *Block) stopDone() {
+	if b.stopFrom == 0 || b.oneShots != 0 {
+		return
+	}
+	to := b.stopFrom
+	b.stopFrom = 0
+	c := kernel.Send[signal.DrainConf](b.env, to, b.self, signal.NumDrainConf)
+	c.Ref = b.stopRef
+}
+
+// onNodeFailRep forgets a failed client. Its writes that wait for a lock are given up; those in a chain end by
+// themselves. Transactions of coordinators are rolled back by these.
+func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
+	n := uint8(r.Node)
+	if b.failing[n] == 0 {
+		b.nfailing++
+	}
+	b.failing[n] = r.From
+	if signal.Peer(r.Kind) == signal.PeerAPI {
+		for i := uint32(0); i < b.ops.High(); i++ {
+			if o := b.ops.Find(i); o != nil && o.state == waiting && o.oneShot() && o.client.Node() == n {
+				b.giveUp(i, o, codeStopping) // nobody hears the answer
+			}
+		}
+		b.outcomes.ForgetNode(n)
+	}
+	b.clientDone(n)
+}
+
+// clientDone confirms that nothing of a failed node is left.
+func (b *Block) clientDone(n uint8) {
+	if b.failing[n] == 0 {
+		return
+	}
+	for i := uint32(0); i < b.ops.High(); i++ {
+		if o := b.ops.Find(i); o != nil && o.oneShot() && o.client.Node() == n {
+			return
+		}
+	}
+	b.outcomes.ForgetNode(n)
+	to := b.failing[n]
+	b.failing[n] = 0
+	b.nfailing--
+	c := kernel.Send[signal.NodeFailConf](b.env, to, b.self, signal.NumNodeFailConf)
+	c.Node = uint32(n)
+}
+
+func (b *Block) onStatReq(r *signal.StatReq) {
+	to, ref := r.From, r.Ref
+	_, copies := b.copies.Used()
+	index := b.arena.Used(store.KindIndex)
+	c := kernel.Send[signal.StatConf](b.env, to, b.self, signal.NumStatConf)
+	*c = signal.StatConf{Head: c.Head, Ref: ref, Operations: uint32(b.ops.Used()), Copies: uint32(copies),
+		Outcomes: uint32(b.outcomes.Sessions()), DataPages: b.arena.UsedPages() - index, DataTotal: b.arena.TotalPages(),
+		IndexPages: index, IndexTotal: b.arena.TotalPages()}
+}
+
+// Operations is how many operation records are in use; Copies how many bytes of the copy pool; Sessions how many
+// sessions' outcomes are kept.
+func (b *Block) Operations() int { return b.ops.Used() }
+
+// Copies is the copy pool's bytes in use.
+func (b *Block) Copies() uint64 {
+	_, n := b.copies.Used()
+	return n
+}
+
+// Sessions is the number of sessions whose outcomes are kept.
+func (b *Block) Sessions() int { return b.outcomes.Sessions() }
+
+// Fragment gives access to a fragment replica's rows, for comparing replicas and for touch-ahead; nil if it is not
+// here.
+func (b *Block) Fragment(table, frag uint32) *store.Fragment {
+	if int(table) < len(b.tables) && int(frag) < len(b.tables[table].frags) {
+		if f := b.tables[table].frags[frag]; f != nil {
+			return f.rows
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// Package ldm executes operations on the fragment replicas of one local data manager [DBLQH, DBTUP, DBACC].
+//
+// A Block is one instance. It owns its fragment replicas (package store), the locks of their rows, the operations
+// under way on them and the copies of rows with pending changes. It knows neither tables' names nor which
+// transaction an operation's neighbours belong to: a coordinator does, or the operation is a transaction by
+// itself.
+//
+// The two ways of an operation, and the files that hold them:
+//
+//   - Through a coordinator: prepare.go executes it at the primary and passes it down the chain of replicas;
+//     commit.go makes it the row's state, replica by replica from the tail up, and releases it; abort.go undoes it.
+//   - A transaction of one operation: oneshot.go. A committed read is answered in one visit. A write of a fragment
+//     with one replica is executed and committed in one visit; with more, chain.go passes it down, the tail draws
+//     the epoch and commits, and the answer commits every replica on its way up. No coordinator, no complete.
+//
+// Locks (lock.go): row locks, shared or exclusive, held at the primary to the end of the transaction; whoever waits
+// is in the row's queue, first come first served, and gets error 266 after LockTimeout. Backups lock too, but never
+// wait: they execute what the primary has let through, in its order. A committed read takes no lock and waits for
+// none, since a pending change lies in a copy beside the row.
+//
+// Epochs (epoch.go): a one-shot write draws its epoch at its commit point, never while an epoch change is under way.
+//
+// Everything from a client is checked here before it touches a row: table, version, fragment, key image, data
+// section. A failure is a Ref with a code. What another data node sends and what cannot be (a replica that differs,
+// an answer to nothing) is a broken invariant.
+//
+// Bounds: MaxOperations records; copies in a pool of their own; data memory. Running out of any is an error to the
+// client with nothing changed.
+//
+// Invariants (checked by Invariants): a row's lock word leads to its operations and back; a row without operations
+// has lock word 0; waiting operations wait for somebody; at rest no record and no copy is in use.
+//
+// Read next: operation.go, prepare.go, oneshot.go; package store for rows and memory.
+package ldm
+
+import (
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/invariant"
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/outcome"
+	"github.com/cohortdb/cohort/internal/pool"
+	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/store"
+)
+
+// Codes of NDB's that an ldm gives, besides those of packages store and schema.
+const (
+	codeNoRow        = 626  // no such row
+	codeExists       = 630  // insert of a row that exists
+	codeLocked       = 635  // locked, and the operation does not wait
+	codeLockTimeout  = 266  // waited too long for a lock
+	codeNoOperations = 233  // MaxNoOfConcurrentOperations
+	codeStopping     = 280  // the node is being stopped
+	codeNoTable      = 284  // unknown here
+	codeOldVersion   = 241  // the client's table or map is out of date
+	codeDropping     = 283  // the table is being dropped
+	codeNotPrimary   = 1204 // the fragment's primary is elsewhere
+	codeProtocol     = 4005 // a client that breaks the protocol
+	codeSessions     = 4006 // too many sessions keep outcomes here
+)
+
+// Config is what an ldm is made with. Times in nanoseconds.
+type Config struct {
+	Instance      int
+	Arena         *store.Arena
+	Copies        *store.CopyPool
+	MaxOperations int
+	MaxTables     int // table ids are below it
+	Sessions      int // whose outcomes are kept at once
+	LockTimeout   int64
+}
+
+// Block is one local data manager.
+type Block struct {
+	env    *kernel.Env
+	cfg    Config
+	self   signal.Addr
+	arena  *store.Arena
+	copies *store.CopyPool
+	ops    *pool.Pool[operation]
+	tables []table
+
+	waiters  waitList
+	granting *store.RowHead // whose queue is being resumed
+	epoch    epoch
+	outcomes *outcome.Table
+
+	stopping bool // no new one-shot writes
+	stopFrom signal.Addr
+	stopRef  uint32
+	oneShots int // writes without a coordinator under way here as primary
+
+	failing  [256]signal.Addr // node → who is owed a NodeFailConf
+	nfailing int
+
+	scratch []byte // an image being built
+	work    []byte // another
+
+	// Stale counts signals that came too late to matter.
+	Stale uint64
+}
+
+// New makes an ldm.
+func New(env *kernel.Env, cfg Config) *Block {
+	b := &Block{
+		env: env, cfg: cfg,
+		self:     signal.MakeAddr(env.Node(), signal.BlockLDM, uint16(cfg.Instance)),
+		arena:    cfg.Arena,
+		copies:   cfg.Copies,
+		ops:      pool.New[operation](cfg.MaxOperations),
+		tables:   make([]table, cfg.MaxTables),
+		outcomes: outcome.New(cfg.Sessions),
+		scratch:  make([]byte, maxImage),
+		work:     make([]byte, maxImage),
+	}
+	b.waiters.init()
+	b.epoch.init()
+	return b
+}
+
+func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
+
+// Deliver executes one signal.
+func (b *Block) Deliver(h *signal.Head) {
+	switch h.Num {
+	case signal.NumReadReq:
+		b.onReadReq(as[signal.KeyReq](h))
+	case signal.NumWriteReq:
+		b.onWriteReq(as[signal.KeyReq](h))
+	case signal.NumChainReq:
+		b.onChainReq(as[signal.PrepareReq](h))
+	case signal.NumChainConf:
+		b.onChainConf(as[signal.ChainConf](h))
+	case signal.NumPrepareReq:
+		b.onPrepareReq(as[signal.PrepareReq](h))
+	case signal.NumCommitReq:
+		b.onCommitReq(as[signal.Step](h))
+	case signal.NumCompleteReq:
+		b.onCompleteReq(as[signal.Step](h))
+	case signal.NumAbortReq:
+		b.onAbortReq(as[signal.Step](h))
+	case signal.NumChainRef:
+		b.onChainRef(as[signal.ChainRef](h))
+	case signal.NumAckOrd:
+		b.outcomes.Ack(h.From, as[signal.AckOrd](h).Ack)
+	case signal.NumCloseOrd:
+		b.outcomes.Forget(h.From)
+	case signal.NumOutcomeReq:
+		b.onOutcomeReq(as[signal.OutcomeReq](h))
+	case signal.NumEpochPrepareReq:
+		b.onEpochPrepareReq(as[signal.EpochReq](h))
+	case signal.NumEpochCommitReq:
+		b.onEpochCommitReq(as[signal.EpochReq](h))
+	case signal.NumTickOrd:
+		b.onTick(as[signal.TickOrd](h))
+	case signal.NumFragCreateReq:
+		b.onFragCreateReq(as[signal.FragCreateReq](h))
+	case signal.NumFragDropReq, signal.NumDropStepOrd:
+		b.onFragDropReq(as[signal.FragDropReq](h))
+	case signal.NumTableCloseReq:
+		b.onTableCloseReq(as[signal.TableCloseReq](h))
+	case signal.NumNodeFailRep:
+		b.onNodeFailRep(as[signal.NodeFailRep](h))
+	case signal.NumDrainReq:
+		b.onDrainReq(as[signal.DrainReq](h))
+	case signal.NumStatReq:
+		b.onStatReq(as[signal.StatReq](h))
+	default:
+		invariant.Failf("%s is not for an ldm", signal.Name(h.Num))
+	}
+}

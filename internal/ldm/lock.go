@@ -1,0 +1,319 @@
+package ldm
+
+// Row locks. The lock word of a row is the index+1 of the first operation on it, with store.LockInsert while the
+// row's insert has not committed. The operations of a row form a list: first those that hold, in the order of their
+// execution, then those that wait, in the order of their coming (an upgrade of a lock that is held waits in front).
+
+import (
+	"github.com/cohortdb/cohort/internal/invariant"
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/pool"
+	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/store"
+)
+
+const lockMask = ^uint32(store.LockInsert)
+
+// top is the first operation of a row, or None.
+func top(r *store.RowHead) uint32 { return r.Lock&lockMask - 1 }
+
+func setTop(r *store.RowHead, i uint32) { r.Lock = r.Lock&store.LockInsert | (i+1)&lockMask }
+
+// grantable tells whether an operation may hold the row now. resumed: it stands first in the queue itself.
+func (b *Block) grantable(r *store.RowHead, o *operation, resumed bool) bool {
+	if r.Lock&lockMask == 0 {
+		return true
+	}
+	own, others, exclusive, queue := false, false, false, false
+	for i := top(r); i != pool.None; {
+		x := b.ops.At(i)
+		switch {
+		case x.state == waiting:
+			queue = true
+		case x.same(o):
+			own = true
+		default:
+			others = true
+			exclusive = exclusive || x.exclusive
+		}
+		i = x.down
+	}
+	switch {
+	case !others:
+		return own || resumed || !queue
+	case o.exclusive || exclusive:
+		return false
+	}
+	return own || resumed || !queue
+}
+
+// hold puts an operation behind the last holder of the row.
+func (b *Block) hold(r *store.RowHead, i uint32, o *operation) {
+	o.state = holding
+	last, next := pool.None, top(r)
+	if r.Lock&lockMask == 0 {
+		next = pool.None
+	}
+	for next != pool.None {
+		x := b.ops.At(next)
+		if x.state == waiting {
+			break
+		}
+		last, next = next, x.down
+	}
+	b.link(r, i, o, last, next)
+}
+
+// enqueue puts an operation into the row's queue: at its end, or in front when its transaction holds the row already.
+func (b *Block) enqueue(r *store.RowHead, i uint32, o *operation) {
+	last, next := pool.None, top(r)
+	upgrade := false
+	for next != pool.None {
+		x := b.ops.At(next)
+		if x.state != waiting && x.same(o) {
+			upgrade = true
+		}
+		if x.state == waiting && upgrade {
+			break
+		}
+		last, next = next, x.down
+	}
+	o.state = waiting
+	b.link(r, i, o, last, next)
+	if o.due == 0 {
+		o.due = b.env.Now() + b.cfg.LockTimeout
+	}
+	b.waiters.add(b, i, o)
+}
+
+func (b *Block) link(r *store.RowHead, i uint32, o *operation, up, down uint32) {
+	o.up, o.down = up, down
+	if up == pool.None {
+		setTop(r, i)
+	} else {
+		b.ops.At(up).down = i
+	}
+	if down != pool.None {
+		b.ops.At(down).up = i
+	}
+}
+
+// unlink takes an operation off its row.
+func (b *Block) unlink(r *store.RowHead, o *operation) {
+	if o.up == pool.None {
+		setTop(r, o.down)
+	} else {
+		b.ops.At(o.up).down = o.down
+	}
+	if o.down != pool.None {
+		b.ops.At(o.down).up = o.up
+	}
+	o.up, o.down = pool.None, pool.None
+}
+
+// release lets a row go after an operation has left it: if the row has no holder any more and does not exist, it is
+// removed; then whoever may go on, goes on.
+func (b *Block) release(f *fragment, r *store.RowHead, id store.RowID, hidden bool) {
+	first := pool.None
+	if r.Lock&lockMask != 0 {
+		first = top(r)
+	}
+	if first != pool.None && b.ops.At(first).state != waiting {
+		// The row is still held. Its holders may all be readers now, and a reader may be first in the queue.
+		if !hidden {
+			b.grant(f, r, id)
+		}
+		return
+	}
+	gone := hidden || r.Lock&store.LockInsert != 0
+	if !gone {
+		if first != pool.None {
+			b.grant(f, r, id)
+		}
+		return
+	}
+	// Detach the queue, take the row away, then let each of the queue look for its row again.
+	r.Lock = 0
+	gci := r.GCI()
+	if hidden {
+		f.rows.FreeSlot(id, gci)
+	} else {
+		f.rows.Remove(f.rows.HashRow(r), id, gci)
+	}
+	for i := first; i != pool.None; {
+		o := b.ops.At(i)
+		next := o.down
+		o.up, o.down = pool.None, pool.None
+		b.waiters.remove(b, i, o)
+		if next != pool.None {
+			b.ops.At(next).up = pool.None
+		}
+		b.resume(i, o)
+		i = next
+	}
+}
+
+// grant resumes waiting operations from the front of the queue as far as they may go on.
+func (b *Block) grant(f *fragment, r *store.RowHead, id store.RowID) {
+	if b.granting == r {
+		return // by an operation that was resumed below: the loop there goes on
+	}
+	before := b.granting
+	b.granting = r
+	defer func() { b.granting = before }()
+	for {
+		i := b.firstWaiting(r)
+		if i == pool.None {
+			return
+		}
+		o := b.ops.At(i)
+		if !b.grantable(r, o, true) {
+			return
+		}
+		b.unlink(r, o)
+		b.waiters.remove(b, i, o)
+		b.resume(i, o)
+		// What was resumed may have removed the row, and another may have taken its slot: then it has no queue of ours.
+		if x, ok := f.rows.CheckedRow(id); !ok || x != r {
+			return
+		}
+	}
+}
+
+func (b *Block) firstWaiting(r *store.RowHead) uint32 {
+	if r.Lock&lockMask == 0 {
+		return pool.None
+	}
+	for i := top(r); i != pool.None; {
+		o := b.ops.At(i)
+		if o.state == waiting {
+			return i
+		}
+		i = o.down
+	}
+	return pool.None
+}
+
+// resume executes a kept request again.
+func (b *Block) resume(i uint32, o *operation) {
+	h := (*signal.Head)(o.stash)
+	o.state = executing
+	if h.Num == signal.NumPrepareReq {
+		b.execute(i, o, prepareRequest(as[signal.PrepareReq](h)), h, true)
+	} else {
+		b.execute(i, o, keyRequest(as[signal.KeyReq](h)), h, true)
+	}
+}
+
+// waitList is every waiting operation of the block, longest waiting first: all wait equally long at most.
+type waitList struct {
+	head, tail uint32
+	ticking    bool
+}
+
+func (w *waitList) init() { w.head, w.tail = pool.None, pool.None }
+
+func (w *waitList) add(b *Block, i uint32, o *operation) {
+	// An operation that waits for the second time keeps its time: its place is before later ones.
+	after := w.tail
+	for after != pool.None && b.ops.At(after).due > o.due {
+		after = b.ops.At(after).wPrev
+	}
+	o.wPrev = after
+	if after == pool.None {
+		o.wNext, w.head = w.head, i
+	} else {
+		p := b.ops.At(after)
+		o.wNext, p.wNext = p.wNext, i
+	}
+	if o.wNext == pool.None {
+		w.tail = i
+	} else {
+		b.ops.At(o.wNext).wPrev = i
+	}
+	if !w.ticking {
+		w.ticking = true
+		b.env.Tick(b.self, max(o.due-b.env.Now(), 1), tickLocks, 0, 0)
+	}
+}
+
+func (w *waitList) remove(b *Block, _ uint32, o *operation) {
+	if o.wPrev == pool.None {
+		w.head = o.wNext
+	} else {
+		b.ops.At(o.wPrev).wNext = o.wNext
+	}
+	if o.wNext == pool.None {
+		w.tail = o.wPrev
+	} else {
+		b.ops.At(o.wNext).wPrev = o.wPrev
+	}
+	o.wNext, o.wPrev = pool.None, pool.None
+}
+
+const (
+	tickLocks = 1 + iota
+)
+
+func (b *Block) onTick(r *signal.TickOrd) {
+	invariant.That(r.Kind == tickLocks, "an ldm has one kind of timer")
+	w := &b.waiters
+	w.ticking = false
+	for w.head != pool.None {
+		i := w.head
+		o := b.ops.At(i)
+		if o.due > b.env.Now() {
+			w.ticking = true
+			// At most every 10 ms: a later deadline may fall a little behind.
+			b.env.Tick(b.self, max(o.due-b.env.Now(), 10_000_000), tickLocks, 0, 0)
+			return
+		}
+		b.giveUp(i, o, codeLockTimeout)
+	}
+}
+
+// giveUp ends a waiting operation with an error.
+func (b *Block) giveUp(i uint32, o *operation, code uint32) {
+	f, id := o.frag, o.id
+	r := f.rows.Row(id)
+	b.leaveQueue(i, o)
+	b.fail(i, o, code)
+	b.release(f, r, id, false)
+}
+
+// leaveQueue takes a waiting operation off its row.
+func (b *Block) leaveQueue(i uint32, o *operation) {
+	invariant.That(o.state == waiting, "who leaves the queue has waited")
+	b.unlink(o.frag.rows.Row(o.id), o)
+	b.waiters.remove(b, i, o)
+	o.state = executing
+}
+
+// refuse tells whoever asked that an operation failed and left nothing here.
+func (b *Block) fail(i uint32, o *operation, code uint32) {
+	if o.oneShot() {
+		if o.prev == 0 {
+			b.keyRef(o.client, o.ref, o.tx, code)
+		} else {
+			b.chainRef(o.prev, o.prevOp, code)
+		}
+	} else {
+		b.prepareRef(o.tc, o.tcRef, code, o.first)
+	}
+	b.free(i, o)
+}
+
+func (b *Block) keyRef(to signal.Addr, ref, tx, code uint32) {
+	k := kernel.Send[signal.KeyRef](b.env, to, b.self, signal.NumKeyRef)
+	k.Ref, k.Tx, k.Code = ref, tx, code
+}
+
+func (b *Block) prepareRef(to signal.Addr, tcRef, code, first uint32) {
+	p := kernel.Send[signal.PrepareRef](b.env, to, b.self, signal.NumPrepareRef)
+	p.TcRef, p.Code, p.First = tcRef, code, first
+}
+
+func (b *Block) chainRef(to signal.Addr, op, code uint32) {
+	c := kernel.Send[signal.ChainRef](b.env, to, b.self, signal.NumChainRef)
+	c.OpRef, c.Code = op, code
+}
