@@ -144,9 +144,9 @@ func Whole(b []byte) (uint32, *Fault) {
 	return n, nil
 }
 
-// Check examines one whole frame from a link before any block sees it: the number, the length, the sections,
-// whether such a peer may send it, and both node numbers. peer is the node at the other end, self the receiver.
-func Check(h *Head, kind Peer, peer, self uint8) *Fault {
+// CheckHead examines what the head of a frame says, before the rest has come: the number, the length, whether such a
+// peer may send it, and both node numbers.
+func CheckHead(h *Head, kind Peer, peer, self uint8) *Fault {
 	n := h.Bytes()
 	if h.Num >= NumMax || table[h.Num].check == nil {
 		return &Fault{"unknown number", h.Num, n}
@@ -161,7 +161,17 @@ func Check(h *Head, kind Peer, peer, self uint8) *Fault {
 		return &Fault{"sent in another node's name", h.Num, n}
 	case h.To.Node() != self:
 		return &Fault{"meant for another node", h.Num, n}
-	case !e.check(unsafe.Pointer(h), n):
+	}
+	return nil
+}
+
+// Check examines one whole frame from a link before any block sees it: its head, and whether its sections fit. peer is
+// the node at the other end, self the receiver.
+func Check(h *Head, kind Peer, peer, self uint8) *Fault {
+	if f := CheckHead(h, kind, peer, self); f != nil {
+		return f
+	}
+	if n := h.Bytes(); !table[h.Num].check(unsafe.Pointer(h), n) {
 		return &Fault{"sections do not fit", h.Num, n}
 	}
 	return nil

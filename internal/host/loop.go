@@ -1,0 +1,323 @@
+package host
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+const (
+	// bufBytes is the read buffer of a loop: the start of the largest frame, and a read behind it.
+	bufBytes = (signal.MaxSize+readBytes+4095)/4096*4096 + 4096
+	// holdCheck is how often a loop looks whether clients that it does not read from may be read again.
+	holdCheck = 5 * time.Millisecond
+	// inspectEvery is how often a loop looks for clients that take nothing and for buffers that grew for one burst.
+	inspectEvery = 500 * time.Millisecond
+)
+
+// loop is one thread of a node: a goroutine that owns an Env, the blocks placed on it, and sockets.
+type loop struct {
+	host    *Host
+	index   int
+	env     *kernel.Env
+	self    kernel.Dest
+	deliver func(unsafe.Pointer)
+	job     func(unsafe.Pointer) // deliver for jobs, with trace
+	touch   func(w *[Window]unsafe.Pointer, n int)
+	send1   func(kernel.Dest, *kernel.Buf) // flush, made once
+	poll    poller
+	buf     []byte // read buffer; 4-aligned
+	now     int64  // ns, as of the turn's start
+	left    int    // signals that the turn may still execute
+	seenAt  int64  // last inspect, ns
+
+	byFd  []*socket
+	socks [256]*socket // by node
+	list  []*socket
+	// queued have whole frames in carry; held are clients that are not read from.
+	queued, held []*socket
+	overs        int  // sockets above their soft limit
+	closed       bool // no client may be read from
+
+	// in[f] comes from thread f, out[t] goes to thread t; nil for the own thread.
+	in, out []*ring
+	full    []bool // by thread: something waits in the Env because the ring is full
+	fulls   int
+	first   int // thread to take from first
+	marks   [256]uint8
+
+	// sleeping: the loop waits in the poller, or is about to look a last time before it does.
+	sleeping atomic.Bool
+	// posted: inbox is not empty.
+	posted atomic.Bool
+	mu     sync.Mutex
+	inbox  []func(*loop)
+
+	trace trace
+}
+
+func newLoop(h *Host, index int, t Thread) *loop {
+	l := &loop{host: h, index: index, env: t.Env, self: kernel.ThreadDest(index), deliver: t.Deliver, touch: t.Touch,
+		buf: make([]byte, bufBytes)}
+	l.job = func(p unsafe.Pointer) {
+		l.trace.put((*signal.Head)(p))
+		l.deliver(p)
+	}
+	l.send1 = l.flush
+	return l
+}
+
+// nudge wakes the loop if it sleeps.
+func (l *loop) nudge() {
+	if l.sleeping.Load() && l.sleeping.CompareAndSwap(true, false) {
+		l.poll.wake()
+	}
+}
+
+// post runs f in the loop's own goroutine, after what was posted before.
+func (l *loop) post(f func(*loop)) {
+	l.mu.Lock()
+	l.inbox = append(l.inbox, f)
+	l.posted.Store(true)
+	l.mu.Unlock()
+	l.nudge()
+}
+
+// runPosted runs what was posted.
+func (l *loop) runPosted() {
+	l.mu.Lock()
+	fs := l.inbox
+	l.inbox = nil
+	l.posted.Store(false)
+	l.mu.Unlock()
+	for _, f := range fs {
+		f(l)
+	}
+}
+
+// run turns until the host stops. A panic in a block or in the loop itself ends the node.
+func (l *loop) run() {
+	defer func() {
+		if r := recover(); r != nil {
+			l.host.bug(l, r, debug.Stack())
+		}
+	}()
+	if l.host.cfg.LockThreads {
+		runtime.LockOSThread()
+	}
+	debug.SetPanicOnFault(true)
+	l.setNow()
+	idle := false
+	for !l.host.stopping.Load() {
+		idle = !l.turn(idle)
+	}
+	l.drain()
+}
+
+func (l *loop) setNow() {
+	l.now = int64(time.Since(l.host.start)) + 1
+	l.env.SetNow(l.now)
+}
+
+// turn polls, executes, and flushes every destination once. wait: nothing is known to be there, so block until
+// something is. It tells whether anything was done.
+func (l *loop) turn(wait bool) bool {
+	var events []ready
+	if wait {
+		events = l.sleep()
+	} else {
+		events = l.poll.peek()
+	}
+	l.setNow()
+	l.left = turnSignals
+	if l.posted.Load() {
+		l.runPosted()
+	}
+	if due, ok := l.env.NextTimer(); ok && due <= l.now {
+		l.env.FireTimers()
+	}
+	if l.env.Jobs() {
+		l.left -= l.env.RunJobs(l.job, jobsPerWindow)
+	}
+	l.closed = l.host.overData.Load() > 0 || l.host.pending.Load() > l.host.cfg.SendTotal || l.fulls > 0 && l.backlogged()
+	if len(l.held) > 0 {
+		l.release()
+	}
+	if l.fulls > 0 {
+		l.passAgain()
+	}
+	if len(l.queued) > 0 {
+		l.runQueued()
+	}
+	for i := range events {
+		l.event(&events[i])
+	}
+	if len(l.in) > 1 {
+		l.take()
+	}
+	l.env.TakeDirty(l.send1)
+	if l.now-l.seenAt > int64(inspectEvery) {
+		l.seenAt = l.now
+		l.inspect()
+	}
+	return l.left < turnSignals || len(events) > 0 || len(l.queued) > 0 || l.env.Jobs()
+}
+
+// sleep waits until a socket is ready, a timer is due, or another goroutine has something for the loop.
+func (l *loop) sleep() []ready {
+	l.sleeping.Store(true)
+	if l.posted.Load() || l.handed() || l.roomAgain() {
+		l.sleeping.Store(false)
+		return l.poll.peek()
+	}
+	l.setNow()
+	events := l.poll.wait(l.pause())
+	l.sleeping.Store(false)
+	return events
+}
+
+// roomAgain tells whether a ring that was full has room: its consumer may have looked before this loop wanted to be woken.
+func (l *loop) roomAgain() bool {
+	if l.fulls == 0 {
+		return false
+	}
+	for t, full := range l.full {
+		if r := l.out[t]; full && r.tail.Load()-r.head.Load() < ringSlots {
+			return true
+		}
+	}
+	return false
+}
+
+// pause is how many milliseconds the loop may sleep; -1 is for ever.
+func (l *loop) pause() int {
+	t := int64(-1)
+	shorten := func(d int64) {
+		if d = max(d, 0); t < 0 || d < t {
+			t = d
+		}
+	}
+	if due, ok := l.env.NextTimer(); ok {
+		shorten(due - l.now)
+	}
+	if len(l.held) > 0 {
+		shorten(int64(holdCheck))
+	}
+	if l.overs > 0 {
+		shorten(int64(inspectEvery))
+	}
+	if t < 0 {
+		return -1
+	}
+	return int(min((t+999_999)/1_000_000, 1<<30))
+}
+
+// runQueued executes frames that former turns left.
+func (l *loop) runQueued() {
+	q := l.queued
+	l.queued = nil
+	for _, s := range q {
+		s.queued = false
+	}
+	for _, s := range q {
+		switch {
+		case s.fd < 0:
+		case l.left <= 0:
+			l.queue(s)
+		default:
+			l.again(s)
+		}
+	}
+}
+
+// event serves a socket that is ready.
+func (l *loop) event(e *ready) {
+	if int(e.Fd) == l.poll.ev {
+		l.poll.woken()
+		return
+	}
+	s := l.byFd[e.Fd]
+	if s == nil {
+		return
+	}
+	if e.Events&writable != 0 {
+		l.send(s)
+	}
+	if s.fd >= 0 && e.Events&(readable|broken) != 0 && l.left > 0 {
+		if s.held && e.Events&broken != 0 {
+			l.lose(s, DownByPeer, "closed by the peer")
+			return
+		}
+		l.read(s)
+	}
+}
+
+// drain is the end of a loop: it sends what is left, for at most drainTime, and closes its sockets.
+func (l *loop) drain() {
+	end := time.Now().Add(drainTime)
+	if l.host.abrupt.Load() {
+		end = time.Time{}
+	}
+	l.runPosted()
+	l.env.TakeDirty(l.send1)
+	for time.Now().Before(end) {
+		n := 0
+		for _, s := range l.list {
+			if l.waiting(s) > 0 {
+				n++
+			}
+		}
+		if n == 0 {
+			break
+		}
+		for _, e := range l.poll.wait(20) {
+			if int(e.Fd) == l.poll.ev {
+				l.poll.woken()
+			} else if s := l.byFd[e.Fd]; s != nil && e.Events&(writable|broken) != 0 {
+				l.send(s)
+			}
+		}
+	}
+	for len(l.list) > 0 {
+		s := l.list[0]
+		fd := s.fd
+		l.forget(s)
+		finish(fd)
+	}
+	l.poll.close()
+}
+
+// attach makes a socket the loop's own. It is written to at once and read from when it is enabled.
+func (l *loop) attach(s *socket) {
+	for len(l.byFd) <= s.fd {
+		l.byFd = append(l.byFd, nil)
+	}
+	l.byFd[s.fd] = s
+	l.socks[s.node] = s
+	l.list = append(l.list, s)
+	l.env.Buf(kernel.Dest(s.node)).Init(outBytes, max(2*s.peer.SendHard, outBytes))
+	l.env.Via(s.node, kernel.Dest(s.node))
+}
+
+// enable starts to read from the socket of a link that is up.
+func (l *loop) enable(node uint8) {
+	s := l.socks[node]
+	if s == nil {
+		return
+	}
+	s.enabled = true
+	s.events = readable
+	if len(s.rest) > 0 {
+		s.events |= writable
+	}
+	if err := l.poll.add(s.fd, s.events); err != nil {
+		l.lose(s, DownByUs, fmt.Sprintf("cannot watch its socket: %v", err))
+	}
+}
