@@ -25,6 +25,7 @@ func (d *draft) build(hostMap map[string]string) *Config {
 		n := &Node{Type: t, NodeGroup: noGroupAtAll, values: newValues(s.kind), line: s.line}
 		overlay(n.v, d.defaults[s.kind].values)
 		overlay(n.v, s.values)
+		d.noteHidden(s)
 		d.placeNode(n, s, computers, hostMap)
 		c.Nodes = append(c.Nodes, n)
 	}
@@ -39,6 +40,17 @@ func (d *draft) build(hostMap map[string]string) *Config {
 	}
 	d.check(c)
 	return c
+}
+
+// noteHidden warns where a node's own section keeps an override from reaching the node.
+func (d *draft) noteHidden(s *section) {
+	for i, v := range d.defaults[s.kind].values {
+		if own := s.values[i]; v.line < 0 && own.set && !own.same(v) {
+			p := &tables[s.kind][i]
+			d.report.warn(int(own.line), s.label, p.Name, "stays "+clip(p.format(own))+" in place of "+clip(p.format(v))+
+				": a node's own section wins over an override", "delete the line")
+		}
+	}
 }
 
 // first finds the first section of a kind that is not a DEFAULT section.
@@ -210,11 +222,9 @@ func (d *draft) link(c *Config, hostMap map[string]string) {
 		}
 		d.mapHost(l.at("HostName1"), s.label, "HostName1", hostMap)
 		d.mapHost(l.at("HostName2"), s.label, "HostName2", hostMap)
-		if s.kind == SectionSHM {
-			d.report.warn(s.line, s.label, "", "has no effect, because "+becauseSHM, "delete the section")
-			continue
+		if s.kind == SectionTCP { // every parameter of [SHM] has had its warning
+			c.links = append(c.links, l)
 		}
-		c.links = append(c.links, l)
 	}
 	sort.SliceStable(c.links, func(i, j int) bool { return c.links[i].before(c.links[j].A, c.links[j].B) })
 	for i := 1; i < len(c.links); i++ {

@@ -123,12 +123,16 @@ func (v *values) Bool(name string) bool {
 
 // String gives a string, or the text of any other value, empty where there is no value and no default.
 func (v *values) String(name string) string {
-	p := lookup(v.section, name)
-	x := v.v[p.index]
-	if !x.set && p.Default == "" {
+	return v.text(lookup(v.section, name).index)
+}
+
+// text is String for a place in the section's table.
+func (v *values) text(i int) string {
+	p := &tables[v.section][i]
+	if !v.v[i].set && p.Default == "" {
 		return ""
 	}
-	return p.format(x)
+	return p.format(v.v[i])
 }
 
 // IsSet says that a file or an override gave the value, be it in a DEFAULT section.

@@ -44,8 +44,12 @@ func (d *draft) formGroups(c *Config) {
 	}
 	if grouped%replicas != 0 {
 		v := data[0].at("NoOfReplicas")
-		d.report.fail(int(v.line), SectionNDBD.String(), "NoOfReplicas", "is "+itoa(replicas)+", which does not divide the "+itoa(grouped)+" data nodes",
-			"write a number of 1 to "+itoa(maxReplicas)+" that does, or add data nodes")
+		is := "is "
+		if !v.set {
+			is = "is by default "
+		}
+		d.report.fail(int(v.line), SectionNDBD.String(), "NoOfReplicas", is+itoa(replicas)+", by which the number of data nodes in groups, "+itoa(grouped)+", cannot be divided",
+			"write NoOfReplicas="+itoa(divisor(grouped, replicas))+", or add data nodes")
 		return
 	}
 	fill := 0
@@ -66,6 +70,16 @@ func (d *draft) formGroups(c *Config) {
 			return
 		}
 	}
+}
+
+// divisor is the largest number of replicas up to most that n data nodes can be divided by.
+func divisor(n, most int) int {
+	for r := most; r > 1; r-- {
+		if n%r == 0 {
+			return r
+		}
+	}
+	return 1
 }
 
 // agree checks the parameters that must be the same on all data nodes.

@@ -39,7 +39,8 @@ func (d *draft) openINI(line string, number int) *section {
 	}
 	kind, ok := sectionNamed(words[0])
 	if !ok {
-		d.report.fail(number, "", "", "there is no section "+clip("["+name+"]"), "did you mean ["+nearest(words[0], allSectionNames())+"]?")
+		d.report.fail(number, "", "", "there is no section "+clip("["+name+"]"),
+			didYouMean(words[0], allSectionNames(), "write one of "+strings.Join(allSectionNames(), ", ")))
 		return nil
 	}
 	s := newSection(kind, isDefault, number, strings.ToUpper(strings.Join(words, " ")))

@@ -205,7 +205,7 @@ func (m *myCnf) spread() {
 				m.add(g.section)
 			case g.number > len(list.hosts):
 				m.report.fail(g.section.line, g.section.label, "", "is beyond the list "+lt.name+"= of line "+itoa(list.line)+
-					", which has "+itoa(len(list.hosts))+" nodes", "add a host to the list (an empty one between commas will do)")
+					", the length of which is "+itoa(len(list.hosts)), "add a host to the list (an empty one between commas will do)")
 			case first+g.number-1 < len(m.sections):
 				node := m.sections[first+g.number-1]
 				overlay(node.values, g.section.values)

@@ -140,6 +140,12 @@ func (d *draft) judge(label string, p *Parameter, v value, line int) {
 	switch {
 	case p.Effect == NoEffect:
 		d.report.warn(line, label, p.Name, "has no effect, because "+p.Because, "")
+	case p.Name == "ThreadConfig" && v.str != "":
+		if t, c := parseThreadConfig(v.str); c.text == "" {
+			for _, text := range t.Warnings {
+				d.report.warn(line, label, p.Name, "is accepted, but "+text, "")
+			}
+		}
 	case p.Effect == NotSupported && p.asksForMore(v):
 		d.report.fail(line, label, p.Name, "is "+clip(p.format(v))+", which is not supported, because "+p.Because, "delete the line")
 	}

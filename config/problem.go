@@ -91,14 +91,26 @@ func (r *report) fail(line int, section, parameter, text, suggestion string) {
 	if r.full() {
 		return
 	}
-	r.errors = append(r.errors, &Error{r.problem(line, section, parameter, text, suggestion)})
+	p := r.problem(line, section, parameter, text, suggestion)
+	for _, e := range r.errors {
+		if e.Problem == p { // a value of a DEFAULT section is looked at once for every node
+			return
+		}
+	}
+	r.errors = append(r.errors, &Error{p})
 }
 
 func (r *report) warn(line int, section, parameter, text, suggestion string) {
 	if len(r.warnings) >= maxWarnings {
 		return
 	}
-	r.warnings = append(r.warnings, Warning{r.problem(line, section, parameter, text, suggestion)})
+	p := r.problem(line, section, parameter, text, suggestion)
+	for _, w := range r.warnings {
+		if w.Problem == p {
+			return
+		}
+	}
+	r.warnings = append(r.warnings, Warning{p})
 }
 
 func (r *report) problem(line int, section, parameter, text, suggestion string) Problem {

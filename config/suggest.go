@@ -13,6 +13,15 @@ func nearest(word string, names []string) string {
 	return best
 }
 
+// didYouMean asks about the nearest of names, if it is near enough for a slip; else it gives the other advice.
+func didYouMean(word string, names []string, otherwise string) string {
+	n := nearest(word, names)
+	if distance(fold(word), fold(n)) > 1+len(word)/4 {
+		return otherwise
+	}
+	return "did you mean " + n + "?"
+}
+
 // distance counts the letters to add, drop or change between a and b, a swap of neighbours being one change.
 // A letter case, a dash or an underscore is no difference.
 func distance(a, b string) int {
@@ -80,5 +89,5 @@ func unknownParameter(name string, sections ...Section) string {
 			names = append(names, tables[s][i].Name)
 		}
 	}
-	return "did you mean " + nearest(name, names) + "?"
+	return didYouMean(name, names, "delete the line, or see docs/configuration.md for the names that there are")
 }

@@ -211,6 +211,9 @@ func prepare(s Section, parts ...[]Parameter) []Parameter {
 		if p.isNumber() {
 			p.min, p.max = mustNumber(p, p.Min), mustNumber(p, p.Max)
 		}
+		if p.Kind == KindBitmask {
+			p.max = mustNumber(p, p.Max)
+		}
 		if p.Default != "" {
 			v, problem := p.read(p.Default, false)
 			if problem != "" {

@@ -34,7 +34,7 @@ func (p *Parameter) parse(text string, bare bool) (value, complaint) {
 		return value{}, complaint{"has no value", "write " + p.Name + "=" + p.example()}
 	}
 	if text == "" && p.Kind != KindString {
-		return value{}, complaint{"has an empty value", "write one of " + p.Range() + ", or delete the line"}
+		return value{}, complaint{"has an empty value", "write a value of " + p.Range() + ", or delete the line"}
 	}
 	switch p.Kind {
 	case KindInt, KindInt64:
@@ -64,12 +64,29 @@ func (p *Parameter) parse(text string, bare bool) (value, complaint) {
 		}
 		text = p.Values[i]
 	}
-	return value{set: true, str: text}, complaint{}
+	return value{set: true, str: text}, p.parseText(text)
+}
+
+// parseText checks the strings that have a syntax of their own; an empty one is as good as none.
+func (p *Parameter) parseText(text string) (c complaint) {
+	if text == "" {
+		return complaint{}
+	}
+	switch p.Name {
+	case "ThreadConfig":
+		_, c = parseThreadConfig(text)
+	case "LogDestination":
+		_, c = parseLogDestination(text)
+	}
+	return c
 }
 
 func (p *Parameter) parseNumber(text string) (value, complaint) {
 	n, ok := parseNumber(text)
 	if !ok {
+		if isHuge(text) {
+			return value{}, complaint{"is " + clip(text) + ", above its range of " + p.Range(), "write " + p.Max + " or less"}
+		}
 		if strings.HasPrefix(text, "-") {
 			return value{}, complaint{"is " + clip(text) + ", below its range of " + p.Range(), "write " + p.Min + " or more"}
 		}
@@ -173,6 +190,12 @@ func parseNumber(text string) (int64, bool) {
 		return 0, false
 	}
 	return n << shift, true
+}
+
+// isHuge says that text is a number, but one too large for parseNumber.
+func isHuge(text string) bool {
+	digits := strings.TrimRight(text, "kKmMgG")
+	return len(text)-len(digits) <= 1 && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 func parseBool(text string) (int64, bool) {
