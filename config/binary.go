@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math"
 )
 
 // The binary form, in which management servers store a configuration and hand it to nodes. Little endian:
@@ -28,21 +27,26 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// MarshalBinary gives c in binary form. It fails only where a value is longer than 64 KiB.
+// MarshalBinary gives c in binary form. It fails only where a Name was given to c that no file could have.
 func (c *Config) MarshalBinary() ([]byte, error) {
-	b := append([]byte(nil), binaryMagic...)
-	b = binary.LittleEndian.AppendUint16(b, binaryVersion)
-	b = append(b, 0, 0, 0, 0)
 	sections := c.sections()
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(sections)))
+	b := binary.LittleEndian.AppendUint16(nil, uint16(len(sections)))
 	for _, s := range sections {
 		var err error
 		if b, err = appendSection(b, s); err != nil {
 			return nil, err
 		}
 	}
-	binary.LittleEndian.PutUint32(b[6:], uint32(len(b)-binaryHeader))
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
+	return frame(b), nil
+}
+
+// frame puts a header before a body and a checksum behind it.
+func frame(body []byte) []byte {
+	b := append(make([]byte, 0, binaryHeader+len(body)+4), binaryMagic...)
+	b = binary.LittleEndian.AppendUint16(b, binaryVersion)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
+	b = append(b, body...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
 // sections gives what is set in c as the sections of a file.
@@ -79,8 +83,8 @@ func appendSection(b []byte, s *section) ([]byte, error) {
 		}
 		p := &tables[s.kind][i]
 		for _, text := range [...]string{p.Name, p.format(v)} {
-			if len(text) > math.MaxUint16 {
-				return nil, fmt.Errorf("config: [%s] %s is %d bytes long: shorten it to %d", s.kind, p.Name, len(text), math.MaxUint16)
+			if c := checkText(text); len(text) > maxValueBytes || c.text != "" {
+				return nil, fmt.Errorf("config: [%s] %s cannot be %s: write printable text of at most %d bytes", s.kind, p.Name, clip(text), maxValueBytes)
 			}
 			b = binary.LittleEndian.AppendUint16(b, uint16(len(text)))
 			b = append(b, text...)

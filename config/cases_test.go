@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the goldens: testdata/cases and
 //	warning: …, error: …, and the text of a configuration that was accepted
 type testCase struct{ title, options, input, result string }
 
-func readCases(t *testing.T, path string) []testCase {
+func readCases(t testing.TB, path string) []testCase {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -38,7 +38,7 @@ func readCases(t *testing.T, path string) []testCase {
 	return all
 }
 
-func (tc testCase) parseOptions(t *testing.T) Options {
+func (tc testCase) parseOptions(t testing.TB) Options {
 	t.Helper()
 	words := strings.Fields(tc.options)
 	opt := Options{FileName: "f", MyCnf: words[0] == "mycnf"}

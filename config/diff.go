@@ -34,8 +34,8 @@ func orNone(s string) string {
 // [TCP DEFAULT]. Setting a value to its default is no change. Generations are not compared.
 func Diff(old, new *Config) []Change {
 	var all []Change
-	if old.Name != new.Name {
-		all = append(all, Change{Section: "SYSTEM", Parameter: "Name", Old: old.Name, New: new.Name, Needs: NeedSystemRestart | NeedInitial})
+	if old.Name != new.Name { // nodes of two names refuse each other, so that all must change at once
+		all = append(all, Change{Section: "SYSTEM", Parameter: "Name", Old: old.Name, New: new.Name, Needs: NeedSystemRestart})
 	}
 	all = diffValues(all, Change{Section: "SYSTEM"}, &old.system, &new.system)
 	for id := 1; id <= maxNodeID; id++ {

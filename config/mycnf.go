@@ -124,11 +124,11 @@ func (m *myCnf) cluster(name, text string, bare bool, number int) {
 		if fold(name) != lt.name {
 			continue
 		}
-		hosts := strings.Split(text, ",")
-		if len(hosts) > maxListed {
-			m.report.fail(number, clusterGroup, lt.name, "lists "+itoa(len(hosts))+" nodes", "a cluster has at most "+itoa(maxListed)+" nodes")
+		if n := strings.Count(text, ",") + 1; n > maxListed {
+			m.report.fail(number, clusterGroup, lt.name, "lists "+itoa(n)+" nodes", "a cluster has at most "+itoa(maxListed)+" nodes")
 			return
 		}
+		hosts := strings.Split(text, ",")
 		for i := range hosts {
 			hosts[i] = strings.TrimSpace(hosts[i])
 		}

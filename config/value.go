@@ -19,6 +19,9 @@ func (v value) same(w value) bool { return v.set == w.set && v.num == w.num && v
 // complaint is what is wrong with a value and what to write in its place; empty when nothing is.
 type complaint struct{ text, suggestion string }
 
+// maxValueBytes is more than any value needs, and less than what would make reading one expensive.
+const maxValueBytes = 16 << 10
+
 // read turns the text of a file into a value of p, checked against its range. bare says that the name stood alone,
 // without separator and value, as a my.cnf may switch an option on.
 func (p *Parameter) read(text string, bare bool) (value, string) {
@@ -32,6 +35,9 @@ func (p *Parameter) parse(text string, bare bool) (value, complaint) {
 			return value{set: true, num: 1}, complaint{}
 		}
 		return value{}, complaint{"has no value", "write " + p.Name + "=" + p.example()}
+	}
+	if len(text) > maxValueBytes {
+		return value{}, complaint{"is " + itoa(len(text)) + " bytes long", "write at most " + itoa(maxValueBytes) + " bytes"}
 	}
 	if text == "" && p.Kind != KindString {
 		return value{}, complaint{"has an empty value", "write a value of " + p.Range() + ", or delete the line"}
