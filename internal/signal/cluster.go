@@ -9,15 +9,24 @@ const MaxDataNode = 144
 // the start depends on changes.
 type PeerRep struct {
 	Head
-	State     uint32    // one of the State constants: NotStarted = waits for a StartOrd, Starting = ready to start
-	Group     uint32    // node group
-	LDMs      uint32    // ldm instances
-	TCs       uint32    // coordinators
-	President uint32    // of the newest attempt to start that the sender has seen; 0 = none yet
-	Attempt   uint32    // number of that attempt
-	GCI       [2]uint32 // newest epoch that the sender has seen
-	Links     NodeSet   // data nodes that the sender has a link to
+	State uint32    // one of the Peer constants below
+	Group uint32    // node group
+	LDMs  uint32    // ldm instances
+	TCs   uint32    // coordinators
+	Heard uint32    // number of the receiver's newest StartReq that the sender has seen; 0 = none
+	GCI   [2]uint32 // newest epoch that the sender has seen
+	Links NodeSet   // data nodes that the sender has a link to
 }
+
+// How a data node is, as its peers need to know it.
+const (
+	PeerHeld     = iota // waits for a StartOrd
+	PeerReady           // ready to start
+	PeerBusy            // takes part in an attempt to start, or is just leaving one
+	PeerStarted         // started
+	PeerStopping        // stops because somebody asked for it
+	peerStates
+)
 
 // Member is a data node of the cluster as the nodes have agreed on it.
 type Member struct {
@@ -116,6 +125,8 @@ type StopStepReq struct {
 	Head
 	Step  uint32
 	Flags uint32 // Stop flags
+	Code  uint32 // exit status: why the cluster stops
+	Node  uint32 // node that is the reason, 0 = none
 }
 
 // StopStepConf answers StopDrain: nothing runs at the sender any more.
@@ -247,7 +258,7 @@ func checkSchema(p *SchemaReq, n uint32) bool {
 
 func init() {
 	register[PeerRep](NumPeerRep, fromData, func(p *PeerRep, n uint32) bool {
-		return n == uint32(unsafe.Sizeof(*p)) && p.LDMs >= 1 && p.LDMs <= 0xffff && p.TCs >= 1 && p.TCs <= 0xffff && p.State <= StateRestarting
+		return n == uint32(unsafe.Sizeof(*p)) && p.LDMs >= 1 && p.LDMs <= 0xffff && p.TCs >= 1 && p.TCs <= 0xffff && p.State < peerStates
 	})
 	register(NumStartReq, fromData, checkMembers)
 	registerAs(NumMembersOrd, "MembersOrd", 0, checkMembers)

@@ -1,0 +1,265 @@
+package membership
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/exitcode"
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+func TestALostDataNodeStopsTheCluster(t *testing.T) {
+	for _, victim := range []uint8{1, 2, 4} { // the president and others
+		for seed := uint64(1); seed <= 20; seed++ {
+			r := newRig(t, seed, 1, 2, 3, 4)
+			ids := r.up()
+			r.net.Kill(victim)
+			others := slices.DeleteFunc(ids, func(id uint8) bool { return id == victim })
+			if !r.net.Until(1000*ms, r.exited(others...)) {
+				t.Fatalf("survivors go on; %v", r.net)
+			}
+			for _, id := range others {
+				x := r.n[id]
+				if x.exit.Code != exitcode.NodeLost || x.exit.Restart != 0 || !strings.Contains(x.reason, "was lost; takeover") {
+					t.Fatalf("node %d: %+v %s", id, x.exit, x.reason)
+				}
+				if len(x.order) < 2 || x.order[0] != signal.NumNodeStateRep || x.order[len(x.order)-1] != signal.NumExitOrd {
+					t.Fatalf("node %d: clients did not hear that it stops before it ended", id)
+				}
+				if x.saw(event.NodeFailReport) == 0 || x.saw(event.NDBStopForced) != 1 {
+					t.Fatalf("node %d: events %v", id, x.events)
+				}
+				if len(x.fails) < 4 || x.fails[0].Kind != uint32(signal.PeerData) {
+					t.Fatalf("node %d: its blocks heard %v", id, x.fails)
+				}
+			}
+		}
+	}
+}
+
+// A block that does not answer does not keep a node from ending.
+func TestANodeEndsWithoutItsBlocksAnswer(t *testing.T) {
+	r := newRig(t, 1, 1, 2)
+	r.up()
+	r.n[1].holdFail = true
+	at := r.net.Now()
+	r.net.Kill(2)
+	if !r.net.Until(1000*ms, r.exited(1)) || r.net.Now()-at < tellTime {
+		t.Fatalf("after %d ns", r.net.Now()-at)
+	}
+}
+
+func TestAClientsIdIsFreeAgainWhenEverybodyForgotIt(t *testing.T) {
+	r := newRig(t, 1, 1)
+	r.up()
+	x := r.n[1]
+	api := r.net.Add(51, signal.PeerAPI)
+	api.Handle = func(*signal.Head) {}
+	r.net.Link(1, 51)
+	r.net.Run(ms)
+	x.holdFail = true
+	r.net.Cut(1, 51)
+	r.net.Run(ms)
+	if len(x.fails) != 4 || x.fails[0].Node != 51 || x.fails[0].Kind != uint32(signal.PeerAPI) || len(x.freed) != 0 {
+		t.Fatalf("blocks heard %v, freed %v", x.fails, x.freed)
+	}
+	d := send[signal.LinkRep](r, 1, signal.NumLinkDownRep) // another of its sockets
+	h := d.Head
+	*d = signal.LinkRep{Head: h, Node: 51, Kind: uint32(signal.PeerAPI)}
+	r.net.Run(ms)
+	if len(x.fails) != 4 || x.b.Stale != 1 {
+		t.Fatalf("forgotten twice: %v", x.fails)
+	}
+	for i := range x.heldFail {
+		if len(x.freed) != 0 {
+			t.Fatal("free before everybody answered")
+		}
+		f := &x.heldFail[i]
+		kernel.Send[signal.NodeFailConf](r.net.Nodes[1].Env, f.From, f.To, signal.NumNodeFailConf).Node = f.Node
+		r.net.Run(ms)
+	}
+	if !slices.Equal(x.freed, []uint8{51}) {
+		t.Fatalf("freed %v", x.freed)
+	}
+	x.holdFail = false
+	r.net.Link(1, 51)
+	r.net.Run(ms)
+	r.net.Cut(1, 51)
+	r.net.Run(ms)
+	if !slices.Equal(x.freed, []uint8{51, 51}) || x.b.state != started {
+		t.Fatalf("freed %v", x.freed)
+	}
+}
+
+func TestAManagementServersIdIsFreeAtOnce(t *testing.T) {
+	r := newRig(t, 1, 1)
+	r.up()
+	r.addMgm(1)
+	r.net.Run(ms)
+	r.net.Kill(49)
+	r.net.Run(ms)
+	if !slices.Equal(r.n[1].freed, []uint8{49}) || len(r.n[1].fails) != 0 {
+		t.Fatalf("freed %v, told %v", r.n[1].freed, r.n[1].fails)
+	}
+}
+
+func stopReq(r *rig, id uint8, flags uint32, nodes ...uint8) {
+	var set signal.NodeSet
+	for _, n := range nodes {
+		set.Add(n)
+	}
+	s := send[signal.StopReq](r, id, signal.NumStopReq)
+	s.Ref, s.Flags, s.Nodes = 77, flags, set
+}
+
+func TestThePlannedStopOfTheCluster(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		ask     uint8 // node that gets the request
+		flags   uint32
+		hold    uint8 // node whose coordinators never drain
+		restart uint32
+		within  int64
+	}{
+		{"at the president", 1, signal.StopAll, 0, 0, 0},
+		{"at another node", 3, signal.StopAll, 0, 0, 0},
+		{"with abort", 2, signal.StopAll | signal.StopAbort, 0, 0, 0},
+		{"restart", 2, signal.StopAll | signal.StopRestart | signal.StopInitial, 0, signal.StopRestart | signal.StopInitial, 0},
+		{"without start", 2, signal.StopAll | signal.StopRestart | signal.StopNoStart, 0, signal.StopRestart | signal.StopNoStart, 0},
+		{"transactions that do not end", 1, signal.StopAll, 3, 0, 1200 * ms},
+		{"transactions that do not end, with abort", 1, signal.StopAll | signal.StopAbort, 1, 0, tellTime},
+	} {
+		for seed := uint64(1); seed <= 20; seed++ {
+			r := newRig(t, seed, 1, 2, 3, 4)
+			ids := r.up()
+			answers := r.addMgm(ids...)
+			if c.hold != 0 {
+				r.n[c.hold].holdDrain = true
+			}
+			at := r.net.Now()
+			stopReq(r, c.ask, c.flags)
+			if !r.net.Until(10_000*ms, r.exited(ids...)) {
+				t.Fatalf("%s: does not stop; %v", c.name, r.net)
+			}
+			if took := r.net.Now() - at; took != c.within {
+				t.Fatalf("%s: took %d ns", c.name, took)
+			}
+			for _, id := range ids {
+				x := r.n[id]
+				if x.exit.Code != exitcode.Done || x.exit.Restart != c.restart || x.drains != 4 {
+					t.Fatalf("%s: node %d: %+v %s, %d drains", c.name, id, x.exit, x.reason, x.drains)
+				}
+				if x.saw(event.NDBStopStarted) != 1 || x.saw(event.NDBStopCompleted) != 1 || x.saw(event.NodeFailReport) != 0 {
+					t.Fatalf("%s: node %d: events", c.name, id)
+				}
+			}
+			r.net.Run(0)
+			if len(*answers) != 1 || (*answers)[0].Num != signal.NumStopConf || as[signal.StopConf]((*answers)[0]).Ref != 77 {
+				t.Fatalf("%s: answers %v", c.name, *answers)
+			}
+		}
+	}
+}
+
+// Every node is asked, as a management client does for ALL STOP.
+func TestEveryNodeIsAskedToStop(t *testing.T) {
+	for seed := uint64(1); seed <= 50; seed++ {
+		r := newRig(t, seed, 1, 2)
+		ids := r.up()
+		answers := r.addMgm(ids...)
+		for _, id := range ids {
+			stopReq(r, id, signal.StopAll, ids...)
+		}
+		if !r.net.Until(10_000*ms, r.exited(ids...)) {
+			t.Fatal("does not stop")
+		}
+		for _, id := range ids {
+			if r.n[id].exit.Code != exitcode.Done {
+				t.Fatalf("node %d: %+v %s", id, r.n[id].exit, r.n[id].reason)
+			}
+		}
+		for _, a := range *answers {
+			if a.Num != signal.NumStopConf {
+				t.Fatal(signal.Format(a))
+			}
+		}
+	}
+}
+
+func TestOneNodeIsNotStoppedWhenThatEndsTheCluster(t *testing.T) {
+	r := newRig(t, 1, 1, 2)
+	ids := r.up()
+	answers := r.addMgm(ids...)
+	stopReq(r, 2, 0, 2)
+	r.net.Run(5000 * ms)
+	if len(*answers) != 1 || (*answers)[0].Num != signal.NumStopRef || !r.started(ids...)() {
+		t.Fatalf("%v", *answers)
+	}
+	ref := as[signal.StopRef]((*answers)[0])
+	if ref.Code != codeStopRefused || !strings.Contains(ref.Text(), "node 2 would end the cluster") {
+		t.Fatal(ref.Text())
+	}
+	stopReq(r, 2, signal.StopForce, 2)
+	if !r.net.Until(5000*ms, r.exited(1, 2)) {
+		t.Fatal("does not stop")
+	}
+	if x := r.n[2]; x.exit.Code != exitcode.Done || !strings.Contains(x.reason, "by force") {
+		t.Fatalf("%+v %s", x.exit, x.reason)
+	}
+	if x := r.n[1]; x.exit.Code != exitcode.StoppedByForce || !strings.Contains(x.reason, "node 2 was stopped by force") {
+		t.Fatalf("%+v %s", x.exit, x.reason)
+	}
+}
+
+func TestStopBeforeTheStart(t *testing.T) {
+	r := newRig(t, 1, 1, 2)
+	x := r.launch(1, nil)
+	answers := r.addMgm(1)
+	stopReq(r, 1, signal.StopRestart|signal.StopNoStart, 1)
+	r.net.Run(ms)
+	if x.exit == nil || x.exit.Code != exitcode.Done || x.exit.Restart != signal.StopRestart|signal.StopNoStart || len(*answers) != 1 {
+		t.Fatalf("%+v", x.exit)
+	}
+}
+
+func TestANodeThatLagsStopsTheCluster(t *testing.T) {
+	r := newRig(t, 1, 1, 2)
+	r.up()
+	l := kernel.Send[signal.LagRep](r.net.Nodes[1].Env, signal.MakeAddr(1, signal.BlockMembership, 0), signal.MakeAddr(1, signal.BlockDistribution, 0), signal.NumLagRep)
+	l.Node, l.GCI, l.Millis = 2, [2]uint32{1, 1}, 4000
+	if !r.net.Until(5000*ms, r.exited(1, 2)) {
+		t.Fatal("does not stop")
+	}
+	for _, id := range []uint8{1, 2} {
+		if x := r.n[id]; x.exit.Code != exitcode.Lagging || !strings.Contains(x.reason, "node 2 did not finish") {
+			t.Fatalf("%+v %s", x.exit, x.reason)
+		}
+	}
+}
+
+// The start of one node's process is lost after another node has started already: nobody is left behind in between.
+func TestALossWhileTheLastPhaseTravels(t *testing.T) {
+	for seed := uint64(1); seed <= 200; seed++ {
+		r := newRig(t, seed, 1, 2, 3)
+		for _, id := range []uint8{1, 2, 3} {
+			r.launch(id, nil)
+		}
+		r.linkAll()
+		if !r.net.Until(100*ms, func() bool { return r.started(2)() }) {
+			t.Fatal("not started")
+		}
+		r.net.Kill(3)
+		r.net.Run(1000 * ms)
+		for _, id := range []uint8{1, 2} {
+			if s := r.n[id].b.state; s != ended && s != waiting {
+				t.Fatalf("seed %d: node %d in state %d", seed, id, s)
+			}
+		}
+		if r.n[2].exit == nil {
+			t.Fatalf("seed %d: a started node goes on without node 3", seed)
+		}
+	}
+}
