@@ -23,7 +23,7 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 	base := unsafe.Pointer(unsafe.SliceData(b))
 	n := uint32(len(b))
 	env, self := l.env, l.self
-	var w [Window]unsafe.Pointer
+	w := &l.window
 	var fault *signal.Fault
 	o := uint32(0)
 	for l.left > 0 && fault == nil {
@@ -64,7 +64,7 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 			break
 		}
 		if k > 1 && l.touch != nil {
-			l.touch(&w, k)
+			l.touch(w, k)
 		}
 		for _, p := range w[:k] {
 			h := (*signal.Head)(p)

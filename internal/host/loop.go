@@ -33,10 +33,11 @@ type loop struct {
 	touch   func(w *[Window]unsafe.Pointer, n int)
 	send1   func(kernel.Dest, *kernel.Buf) // flush, made once
 	poll    poller
-	buf     []byte // read buffer; 4-aligned
-	now     int64  // ns, as of the turn's start
-	left    int    // signals that the turn may still execute
-	seenAt  int64  // last inspect, ns
+	window  [Window]unsafe.Pointer // of execute; here because what is passed to touch would be allocated
+	buf     []byte                 // read buffer; 4-aligned
+	now     int64                  // ns, as of the turn's start
+	left    int                    // signals that the turn may still execute
+	seenAt  int64                  // last inspect, ns
 
 	byFd  []*socket
 	socks [256]*socket // by node
