@@ -44,7 +44,7 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 				if fault = signal.Check(h, s.kind, s.node, env.Node()); fault != nil {
 					break
 				}
-				if !env.Has(h.To) {
+				if !env.Has(h.To) || h.To.Block() == signal.BlockRuntime {
 					fault = &signal.Fault{Reason: "meant for a block that does not exist", Num: h.Num, Len: size}
 					break
 				}
@@ -71,7 +71,7 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 			l.trace.put(h)
 			if env.Dest(h.To) == self {
 				env.Delivered++
-				l.deliver(p)
+				l.dispatch(h)
 			} else {
 				env.Forward(h)
 			}
@@ -85,4 +85,13 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 		}
 	}
 	return o, fault
+}
+
+// dispatch gives a signal to its block; the runtime is one of them.
+func (l *loop) dispatch(h *signal.Head) {
+	if h.To.Block() == signal.BlockRuntime {
+		l.host.control(h)
+		return
+	}
+	l.deliver(unsafe.Pointer(h))
 }

@@ -53,7 +53,9 @@ type Config struct {
 	Receivers []int
 	LDMs, TCs int       // instances of this node, for the handshake
 	Name      [2]uint32 // hash of the cluster's name
-	Peers     [256]Peer
+	// Secret tells this run of the node from others; it goes into every Hello. Zero: a random one.
+	Secret [2]uint32
+	Peers  [256]Peer
 	// Listener takes links from peers; the host closes it.
 	Listener net.Listener
 	// SendTotal is how many bytes may wait to be sent in all; above it clients are held back. 0: no such limit.
@@ -64,6 +66,8 @@ type Config struct {
 	TraceDir string
 	// Log takes lines for an operator; any goroutine calls it.
 	Log func(format string, args ...any)
+	// Observe sees every NodeStateRep and EventRep of the node, on the main thread; nil: nobody does.
+	Observe func(h *signal.Head)
 	// Start runs on the main thread before anything else.
 	Start func()
 	// LockThreads binds each loop to a thread of the operating system.
@@ -88,7 +92,8 @@ const CodeBug = 2341
 type Host struct {
 	cfg    Config
 	start  time.Time
-	secret [2]uint32 // tells this run of the node from others
+	self   signal.Addr // the runtime as an address
+	secret [2]uint32
 	loops  []*loop
 	peers  [256]*peer
 	ctx    context.Context
@@ -121,12 +126,10 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Node == 0 || len(cfg.Threads) == 0 || cfg.Main < 0 || cfg.Main >= len(cfg.Threads) || len(cfg.Receivers) == 0 {
 		return nil, errors.New("host: a node has a number, threads, one of them main, and at least one that receives")
 	}
-	h := &Host{cfg: cfg, start: time.Now()}
-	var b [8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return nil, err
+	h := &Host{cfg: cfg, start: time.Now(), self: signal.MakeAddr(cfg.Node, signal.BlockRuntime, 0), secret: cfg.Secret}
+	if h.secret == [2]uint32{} {
+		h.secret = NewSecret()
 	}
-	h.secret = [2]uint32{binary.LittleEndian.Uint32(b[:]), binary.LittleEndian.Uint32(b[4:]) | 1}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for n := range cfg.Peers {
 		if p := cfg.Peers[n]; p.Kind != 0 && n != int(cfg.Node) {
@@ -134,6 +137,7 @@ func New(cfg Config) (*Host, error) {
 		}
 	}
 	for i, t := range cfg.Threads {
+		t.Env.Place(signal.BlockRuntime, 0, cfg.Main)
 		h.loops = append(h.loops, newLoop(h, i, t))
 	}
 	for _, l := range h.loops {
@@ -146,6 +150,13 @@ func New(cfg Config) (*Host, error) {
 	}
 	h.join()
 	return h, nil
+}
+
+// NewSecret makes a number that no other run of a node has.
+func NewSecret() [2]uint32 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return [2]uint32{binary.LittleEndian.Uint32(b[:]), binary.LittleEndian.Uint32(b[4:]) | 1}
 }
 
 // join makes a ring for each ordered pair of loops.
@@ -236,6 +247,24 @@ func (h *Host) bug(l *loop, reason any, stack []byte) {
 	h.Stop(e)
 }
 
+// control takes what the core says to the runtime.
+func (h *Host) control(head *signal.Head) {
+	p := unsafe.Pointer(head)
+	switch head.Num {
+	case signal.NumExitOrd:
+		r := (*signal.ExitOrd)(p)
+		h.Stop(Exit{Code: r.Code, Restart: r.Restart, Text: r.Text()})
+	case signal.NumNodeFreeRep:
+		h.free(uint8((*signal.NodeFreeRep)(p).Node))
+	case signal.NumNodeStateRep, signal.NumEventRep:
+		if h.cfg.Observe != nil {
+			h.cfg.Observe(head)
+		}
+	default:
+		invariant.Failf("the runtime was sent %s", signal.Format(head))
+	}
+}
+
 // report tells the manager block of an event at the runtime.
 func (h *Host) report(t event.Type, text string, args ...uint32) {
 	if len(text) > event.TextMax {
@@ -247,7 +276,7 @@ func (h *Host) report(t event.Type, text string, args ...uint32) {
 			return
 		}
 		size := uint32(unsafe.Sizeof(signal.EventRep{}))
-		p := l.env.Put(to, to, signal.NumEventRep, size+signal.Pad(uint32(len(text))))
+		p := l.env.Put(to, h.self, signal.NumEventRep, size+signal.Pad(uint32(len(text))))
 		r := (*signal.EventRep)(p)
 		head := r.Head
 		*r = signal.EventRep{Head: head, Event: uint32(t), Node: uint32(h.cfg.Node), TextLen: uint32(len(text))}

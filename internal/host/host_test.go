@@ -107,8 +107,7 @@ func (n *testNode) run(t testing.TB) *testNode {
 func (n *testNode) deliver(env *kernel.Env, p unsafe.Pointer) {
 	h := (*signal.Head)(p)
 	switch h.To.Block() {
-	case signal.BlockMembership:
-	case signal.BlockManager:
+	case signal.BlockMembership, signal.BlockManager:
 		switch h.Num {
 		case signal.NumLinkUpRep:
 			r := (*signal.LinkRep)(p)
@@ -119,7 +118,7 @@ func (n *testNode) deliver(env *kernel.Env, p unsafe.Pointer) {
 			n.linked[r.Node].Store(false)
 			n.downs <- *r
 			if !n.keep.Load() {
-				n.Free(uint8(r.Node))
+				n.freed(env, r.Node)
 			}
 		case signal.NumEventRep:
 			n.events <- *(*signal.EventRep)(p)
@@ -134,6 +133,12 @@ func (n *testNode) deliver(env *kernel.Env, p unsafe.Pointer) {
 		}
 		n.handle(env, h)
 	}
+}
+
+// freed says that a node id may be used again.
+func (n *testNode) freed(env *kernel.Env, node uint32) {
+	self := signal.MakeAddr(n.id, signal.BlockMembership, 0)
+	kernel.Send[signal.NodeFreeRep](env, signal.MakeAddr(n.id, signal.BlockRuntime, 0), self, signal.NumNodeFreeRep).Node = node
 }
 
 // dialTo is how a node reaches another one.
@@ -297,8 +302,6 @@ func TestSleepingLoopsAreWoken(t *testing.T) {
 		cs[k].answers(t, i, 1)
 	}
 }
-
-type unsafePointer = unsafe.Pointer
 
 // signalAt is a signal by its head.
 func signalAt[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }

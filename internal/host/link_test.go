@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/invariant"
@@ -85,7 +86,7 @@ func TestATakenNodeIdIsRefusedUntilItIsFree(t *testing.T) {
 	if code := greet(t, n, greeting(51, 1, 0, signal.PeerAPI)); code != signal.RefuseTaken {
 		t.Fatalf("refused with %d", code)
 	}
-	n.Free(51)
+	n.loops[0].post(func(l *loop) { n.freed(l.env, 51) })
 	newClient(t, n, 51)
 	get(t, n.ups, "second LinkUpRep")
 }
@@ -373,11 +374,15 @@ func TestANodeSendsWhatIsLeftBeforeItStops(t *testing.T) {
 		for i := range uint32(count) {
 			kernel.Send[signal.WriteConf](env, signal.MakeAddr(51, signal.BlockClient, 0), h.To, signal.NumWriteConf).Ref = i
 		}
-		n.Stop(Exit{Code: 5, Text: "asked to"})
+		const text = "asked to"
+		size := uint32(unsafe.Sizeof(signal.ExitOrd{}))
+		e := (*signal.ExitOrd)(env.Put(signal.MakeAddr(1, signal.BlockRuntime, 0), h.To, signal.NumExitOrd, size+signal.Pad(uint32(len(text)))))
+		e.Code, e.Restart, e.TextLen = 5, signal.StopRestart, uint32(len(text))
+		copy(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(e), size)), len(text)), text)
 	}
 	n.loops[1].post(func(l *loop) { l.env.Tick(signal.MakeAddr(1, signal.BlockLDM, 1), 0, 0, 0, 0) })
 	cs[1].answers(t, 0, count)
-	if e := get(t, n.done, "end of the node"); e.Code != 5 || e.Text != "asked to" || e.Bug {
+	if e := get(t, n.done, "end of the node"); e.Code != 5 || e.Restart != signal.StopRestart || e.Text != "asked to" || e.Bug {
 		t.Fatalf("%+v", e)
 	}
 	if _, err := tryClient(n, 52, 0); err == nil {
@@ -399,7 +404,7 @@ func FuzzLink(f *testing.F) {
 		r := rand.New(rand.NewSource(seed))
 		s := &socket{fd: 1 << 20, node: 51, kind: signal.PeerAPI, peer: n.peers[51]}
 		executed := 0
-		l.deliver = func(p unsafePointer) { executed++ }
+		l.deliver = func(p unsafe.Pointer) { executed++ }
 		whole := 0
 		for o := 0; o < len(in); {
 			k := o + 1 + r.Intn(len(in)-o)

@@ -68,8 +68,9 @@ func newLoop(h *Host, index int, t Thread) *loop {
 	l := &loop{host: h, index: index, env: t.Env, self: kernel.ThreadDest(index), deliver: t.Deliver, touch: t.Touch,
 		buf: make([]byte, bufBytes)}
 	l.job = func(p unsafe.Pointer) {
-		l.trace.put((*signal.Head)(p))
-		l.deliver(p)
+		h := (*signal.Head)(p)
+		l.trace.put(h)
+		l.dispatch(h)
 	}
 	l.send1 = l.flush
 	return l

@@ -229,18 +229,12 @@ func (h *Host) announce(l *loop, p *peer) {
 	}
 }
 
-// tell puts a LinkRep to the blocks that hear of such peers, and runs them.
+// tell gives membership a LinkRep, and runs what follows from it on this thread.
 func (h *Host) tell(l *loop, num uint16, rep signal.LinkRep) {
-	for _, block := range [...]uint8{signal.BlockMembership, signal.BlockManager} {
-		to := signal.MakeAddr(h.cfg.Node, block, 0)
-		if block == signal.BlockMembership && rep.Kind != uint32(signal.PeerData) || !l.env.Has(to) {
-			continue
-		}
-		s := kernel.Send[signal.LinkRep](l.env, to, to, num)
-		head := s.Head
-		*s = rep
-		s.Head = head
-	}
+	s := kernel.Send[signal.LinkRep](l.env, signal.MakeAddr(h.cfg.Node, signal.BlockMembership, 0), h.self, num)
+	head := s.Head
+	*s = rep
+	s.Head = head
 	l.env.RunJobs(l.job, turnSignals)
 }
 
@@ -301,8 +295,8 @@ func (h *Host) bury(l *loop, p *peer) {
 	h.tell(l, signal.NumLinkDownRep, rep)
 }
 
-// Free says that nothing of a node is left in the core since its link went down: it may link again.
-func (h *Host) Free(node uint8) {
+// free takes the core's word that nothing of a node is left since its link went down: it may link again.
+func (h *Host) free(node uint8) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.peers[node]; p != nil && p.state == stateTaken {
