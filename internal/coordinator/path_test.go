@@ -32,6 +32,10 @@ type world struct {
 	layout  *schema.Layout
 	frags   int
 	chains  [][]signal.Addr
+
+	inOrder   bool               // serve the queues in the order of their first use, not at random
+	holdEpoch bool               // stop an epoch change between its rounds
+	trace     func(*signal.Head) // sees signals between nodes, and answers to the dictionary
 }
 
 type node struct {
@@ -77,7 +81,8 @@ func newWorld(t *testing.T, seed uint64, nodes, replicas int, cfg func(*coordina
 	}
 	w.createTable(columns, nodes, replicas)
 	w.epoch()
-	w.run()
+	for w.step() {
+	}
 	return w
 }
 
@@ -134,6 +139,12 @@ func (w *world) epoch() {
 	w.epochSend(signal.NumEpochPrepareReq)
 }
 
+func (w *world) commitEpoch() {
+	w.phase = 2
+	w.gci = w.pending
+	w.epochSend(signal.NumEpochCommitReq)
+}
+
 func (w *world) epochSend(num uint16) {
 	for n := 1; n < len(w.nodes); n++ {
 		e := w.nodes[n].env
@@ -157,12 +168,16 @@ func (w *world) deliver(n uint8, p unsafe.Pointer) {
 	case signal.BlockLDM:
 		x.ldm.Deliver(h)
 	case signal.BlockDictionary:
+		if w.trace != nil {
+			w.trace(h)
+		}
 	case signal.BlockDistribution:
 		if w.want--; w.want == 0 {
+			if w.phase == 1 && w.holdEpoch {
+				return
+			}
 			if w.phase == 1 {
-				w.phase = 2
-				w.gci = w.pending
-				w.epochSend(signal.NumEpochCommitReq)
+				w.commitEpoch()
 			} else {
 				w.phase = 0
 			}
@@ -195,10 +210,13 @@ func (w *world) flush(n uint8, e *kernel.Env) {
 
 // step delivers one signal from a random queue; false when all are empty.
 func (w *world) step() bool {
-	for n := 1; n < len(w.nodes); n++ {
-		e := w.nodes[n].env
-		e.RunJobs(func(p unsafe.Pointer) { w.deliver(uint8(n), p) }, 1<<30)
-		w.flush(uint8(n), e)
+	for busy := true; busy; {
+		busy = false
+		for n := 1; n < len(w.nodes); n++ {
+			e := w.nodes[n].env
+			busy = e.RunJobs(func(p unsafe.Pointer) { w.deliver(uint8(n), p) }, 1<<30) > 0 || busy
+			w.flush(uint8(n), e)
+		}
 	}
 	w.flush(clientNode, w.client)
 	var ks [][2]uint8
@@ -210,8 +228,14 @@ func (w *world) step() bool {
 	if len(ks) == 0 {
 		return false
 	}
-	k := ks[w.rng.IntN(len(ks))]
+	k := ks[0]
+	if !w.inOrder {
+		k = ks[w.rng.IntN(len(ks))]
+	}
 	b := w.queues[k][0]
+	if w.trace != nil {
+		w.trace((*signal.Head)(unsafe.Pointer(&b[0])))
+	}
 	w.queues[k] = w.queues[k][1:]
 	w.deliver(k[1], unsafe.Pointer(&b[0]))
 	for i := range b {

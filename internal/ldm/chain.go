@@ -20,7 +20,7 @@ import (
 
 func (b *Block) onChainReq(r *signal.PrepareReq) {
 	f := b.known(r.Table, r.Frag)
-	if !b.outcomes.Admit(r.Client, r.Ack) {
+	if !b.gone[r.Client.Node()] && !b.outcomes.Admit(r.Client, r.Ack) {
 		b.chainRef(r.From, r.OpRef, codeSessions)
 		return
 	}

@@ -32,6 +32,7 @@ func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
 		b.nfailing++
 	}
 	b.failing[n] = r.From
+	b.gone[n] = true
 	if signal.Peer(r.Kind) == signal.PeerAPI {
 		for i := uint32(0); i < b.ops.High(); i++ {
 			if o := b.ops.Find(i); o != nil && o.state == waiting && o.oneShot() && o.client.Node() == n {
@@ -53,7 +54,6 @@ func (b *Block) clientDone(n uint8) {
 			return
 		}
 	}
-	b.outcomes.ForgetNode(n)
 	to := b.failing[n]
 	b.failing[n] = 0
 	b.nfailing--

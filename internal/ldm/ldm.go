@@ -93,6 +93,7 @@ type Block struct {
 
 	failing  [256]signal.Addr // node → who is owed a NodeFailConf
 	nfailing int
+	gone     [256]bool // clients that have failed and are not back: late signals about them leave no outcome
 
 	scratch []byte // an image being built
 	work    []byte // another
@@ -162,6 +163,8 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onTableCloseReq(as[signal.TableCloseReq](h))
 	case signal.NumNodeFailRep:
 		b.onNodeFailRep(as[signal.NodeFailRep](h))
+	case signal.NumNodeUpRep:
+		b.gone[uint8(as[signal.NodeUpRep](h).Node)] = false
 	case signal.NumDrainReq:
 		b.onDrainReq(as[signal.DrainReq](h))
 	case signal.NumStatReq:

@@ -25,8 +25,8 @@ func (b *Block) onWriteReq(r *signal.KeyReq) {
 		switch {
 		case signal.IsRead(r.Op):
 			code = codeProtocol
-		case b.stopping:
-			code = codeStopping
+		case b.stopping, b.gone[r.From.Node()]:
+			code = codeStopping // of this node, or of the client, which does not hear it
 		case f.table.closing:
 			code = codeDropping
 		case !b.outcomes.Admit(r.From, r.Ack):

@@ -22,6 +22,12 @@ type NodeFreeRep struct {
 	Node uint32
 }
 
+// NodeUpRep tells the ldms of a node that a client's links are up again: its outcomes are kept from now on.
+type NodeUpRep struct {
+	Head
+	Node uint32
+}
+
 // DrainReq makes a coordinator or an ldm refuse new transactions (code 280); it answers when none is open there. With
 // Abort it rolls back (code 270) what has not reached its commit point, instead of waiting for it.
 type DrainReq struct {
@@ -38,6 +44,7 @@ type DrainConf struct {
 
 func init() {
 	register[NodeFreeRep](NumNodeFreeRep, 0, nil)
+	register[NodeUpRep](NumNodeUpRep, 0, nil)
 	register[DrainReq](NumDrainReq, 0, nil)
 	register[DrainConf](NumDrainConf, 0, nil)
 	register[NodeFailRep](NumNodeFailRep, 0, nil)

@@ -74,6 +74,7 @@ const (
 	NumNodeFailRep
 	NumNodeFailConf
 	NumNodeFreeRep
+	NumNodeUpRep
 	NumDrainReq
 	NumDrainConf
 
