@@ -59,7 +59,12 @@ func TestRunJobsStopsAtItsLimitAndGoesOn(t *testing.T) {
 		}
 		next++
 	}
-	if e.RunJobs(f, 3) != 3 || e.RunJobs(f, 3) != 3 || e.RunJobs(f, 3) != 1 || next != 7 {
+	for _, want := range []int{3, 3, 1} {
+		if n := e.RunJobs(f, 3); n != want {
+			t.Fatalf("%d jobs, want %d", n, want)
+		}
+	}
+	if next != 7 {
 		t.Fatalf("stopped at %d", next)
 	}
 }

@@ -300,7 +300,7 @@ func (f *Fragment) DropStep(maxPages uint32) (done bool) {
 	f.rows = 0
 	left := f.idx.drop(maxPages)
 	left = f.v.drop(left)
-	left = f.slots.drop(left)
+	f.slots.drop(left)
 	r, v, i := f.Pages()
 	return r+v+i == 0
 }
