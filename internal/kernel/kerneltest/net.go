@@ -77,6 +77,7 @@ func (t *Net) Add(id uint8, kind signal.Peer) *Node {
 	for i := 1; i < 256; i++ {
 		if i != int(id) {
 			n.Env.Via(uint8(i), kernel.Dest(i))
+			n.Env.Buf(kernel.Dest(i)).Init(256, 1<<30)
 		}
 	}
 	if t.Nodes[id] == nil {

@@ -1,0 +1,254 @@
+// Package dictionary holds the tables: created and dropped everywhere or nowhere [DBDICT].
+//
+// A Block is one node's. It owns the definition of each table, its map (bucket → fragment) and its chains (fragment →
+// ldms), and tells clients about them. It holds no row and executes no operation: fragment replicas are the ldms',
+// coordinators get what they need to know of a table by TableOpenReq.
+//
+// Any node takes a client's request. The president carries requests out one at a time, in the order of their coming, as
+// schema transactions (president.go): all nodes prepare, then all commit, or all undo; each node's part is in local.go.
+// A table is told to clients at its commit, and by then every coordinator and ldm of the cluster knows it, so that a
+// client may use it through any node as soon as it hears of it.
+//
+// Bounds: MaxTables tables and MaxAttributes columns; queueMax requests that wait at the president and as many that were
+// passed on to it (701 beyond that); windowMax requests under way to the own ldms. A client that vanishes
+// leaves its request behind; it is carried out, and nobody is told.
+//
+// Invariants (checked by Invariants): a name belongs to at most one table that is ready; at most one schema transaction
+// is under way; ids are given lowest first, and a version is never 0 and never the one before it.
+//
+// Read next: president.go, local.go, requests.go.
+package dictionary
+
+import (
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/invariant"
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/schema"
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+// Codes of NDB's that the dictionary gives.
+const (
+	codeDropping     = 283  // the table is being dropped
+	codeBusy         = 701  // too many schema operations wait
+	codeTables       = 707  // MaxNoOfTables
+	codeAttributes   = 708  // MaxNoOfAttributes
+	codeStarting     = 711  // the cluster is not started
+	codeExists       = 721  // there is a table of that name
+	codeNoTable      = 723  // there is none
+	codeNodeFailure  = 786  // a node was lost during a schema transaction
+	codeBadStructure = 4005 // a client that breaks the protocol
+)
+
+const (
+	queueMax = 64
+	// windowMax is how many requests to the own ldms are under way at once: each carries the whole definition.
+	windowMax = 16
+	// defMax bounds a definition in bytes; schema's own limits keep it below.
+	defMax = 128 << 10
+	// listMax is the size of one answer to a TableListReq, in bytes of entries.
+	listMax = 32 << 10
+	// typeUserTable is NDB's number for the type of a schema object that is a table.
+	typeUserTable = 2
+)
+
+// Config is what the block is made with.
+type Config struct {
+	MaxTables     int // MaxNoOfTables
+	MaxAttributes int // MaxNoOfAttributes: columns of all tables together
+	// CloseWait is how long transactions may go on using a table that is being dropped, milliseconds.
+	CloseWait uint32
+}
+
+// tableState is how far a table is at this node.
+type tableState uint8
+
+const (
+	// free: no table has the id.
+	free tableState = iota
+	// preparing: being created; clients do not see it yet.
+	preparing
+	// ready: clients use it.
+	ready
+	// dropping: clients do not see it any more.
+	dropping
+)
+
+// table is what the node knows of a table.
+type table struct {
+	state   tableState
+	version uint32 // of the newest table with this id; kept while the id is free
+	name    string // "database/table"
+	def     []byte
+	columns int
+	logging bool
+	buckets []uint16
+	chains  []signal.Addr // signal.MaxReplicas for each fragment
+}
+
+// Block is the dictionary of one node.
+type Block struct {
+	env  *kernel.Env
+	cfg  Config
+	self signal.Addr
+
+	tables     []table           // by id
+	names      map[string]uint32 // "database/table" → id of a table that is ready or being dropped
+	attributes int               // columns of all tables
+
+	members   signal.NodeSet // empty before the start
+	president uint8
+	stopped   bool // a data node was lost: nothing more is carried out
+
+	lead     leader    // the president's part
+	local    local     // this node's part in the schema transaction
+	forwards []request // that were passed on to the president
+	forget   bool      // an attempt to start was given up: every table goes
+	phase    signal.PhaseReq
+
+	// Stale counts signals that came too late to matter.
+	Stale uint64
+}
+
+// New makes the block.
+func New(env *kernel.Env, cfg Config) *Block {
+	invariant.That(cfg.MaxTables > 0 && cfg.MaxTables <= schema.MaxTableID, "there is room for tables, and ids for all")
+	return &Block{env: env, cfg: cfg, self: signal.MakeAddr(env.Node(), signal.BlockDictionary, 0),
+		tables: make([]table, cfg.MaxTables), names: map[string]uint32{}, forwards: make([]request, queueMax)}
+}
+
+// Deliver executes one signal.
+func (b *Block) Deliver(h *signal.Head) {
+	switch h.Num {
+	case signal.NumTableInfoReq:
+		b.onTableInfoReq(as[signal.TableNameReq](h))
+	case signal.NumTableListReq:
+		b.onTableListReq(as[signal.TableListReq](h))
+	case signal.NumTableCreateReq:
+		b.onTableCreateReq(as[signal.TableCreateReq](h))
+	case signal.NumTableDropReq:
+		b.onTableDropReq(as[signal.TableNameReq](h))
+	case signal.NumTableCreateConf, signal.NumTableDropConf:
+		b.onTableDone(as[signal.TableDone](h))
+	case signal.NumTableRef:
+		b.onTableRef(as[signal.TableRef](h))
+	case signal.NumPlaceConf:
+		b.onPlaceConf(as[signal.PlaceConf](h))
+	case signal.NumSchemaPrepareReq, signal.NumSchemaCommitReq, signal.NumSchemaAbortReq:
+		b.onSchemaReq(as[signal.SchemaReq](h))
+	case signal.NumSchemaPrepareConf, signal.NumSchemaCommitConf, signal.NumSchemaAbortConf:
+		b.onSchemaConf(as[signal.SchemaConf](h))
+	case signal.NumFragCreateConf, signal.NumFragDropConf:
+		r := as[signal.FragConf](h)
+		b.onJobDone(r.Ref, r.Code, h.Num)
+	case signal.NumTableOpenConf, signal.NumTableCloseConf:
+		r := as[signal.TableConf](h)
+		b.onJobDone(r.Ref, r.Code, h.Num)
+	case signal.NumMembersOrd:
+		b.onMembersOrd(as[signal.StartReq](h))
+	case signal.NumPhaseReq:
+		b.onPhaseReq(as[signal.PhaseReq](h))
+	case signal.NumNodeFailRep:
+		b.onNodeFailRep(as[signal.NodeFailRep](h))
+	default:
+		invariant.Failf("the dictionary has no handler for %s", signal.Format(h))
+	}
+}
+
+func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
+
+func (b *Block) isPresident() bool { return b.president == b.env.Node() }
+
+// running tells whether the cluster can change its tables.
+func (b *Block) running() bool { return !b.members.Empty() && !b.stopped && !b.forget }
+
+// onMembersOrd takes who starts together.
+func (b *Block) onMembersOrd(r *signal.StartReq) {
+	b.members = signal.NodeSet{}
+	for _, m := range r.Members() {
+		b.members.Add(uint8(m.Node))
+	}
+	b.president = uint8(r.President)
+}
+
+// onPhaseReq runs a start phase: in 4 the tables are ready (there are none: nothing was kept from an earlier run); in 0
+// an attempt to start is forgotten, with tables that a node may have made that was started a moment before the others.
+func (b *Block) onPhaseReq(r *signal.PhaseReq) {
+	switch r.Phase {
+	case 0:
+		b.members, b.president, b.forget, b.phase = signal.NodeSet{}, 0, true, *r
+		b.lead = leader{next: b.lead.next}
+		clear(b.forwards)
+		b.forgetTables()
+	case 4:
+		invariant.That(!b.members.Empty(), "members are agreed before phase 4")
+		b.phaseConf(r)
+	default:
+		invariant.Failf("the dictionary has nothing to do in phase %d", r.Phase)
+	}
+}
+
+func (b *Block) phaseConf(r *signal.PhaseReq) {
+	c := kernel.Send[signal.PhaseConf](b.env, signal.MakeAddr(b.env.Node(), signal.BlockMembership, 0), b.self, signal.NumPhaseConf)
+	c.President, c.Attempt, c.Phase, c.Code = r.President, r.Attempt, r.Phase, 0
+}
+
+// onNodeFailRep hears that a node is gone: nobody waits for a lost client's answers any more; a lost data node ends
+// all schema transactions, for the cluster stops.
+func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
+	n := uint8(r.Node)
+	if signal.Peer(r.Kind) == signal.PeerData {
+		b.stopped = true
+		b.failAll(codeNodeFailure)
+	} else {
+		b.orphan(n)
+	}
+	c := kernel.Send[signal.NodeFailConf](b.env, r.From, b.self, signal.NumNodeFailConf)
+	c.Node = uint32(n)
+}
+
+// lookup finds a table by its name.
+func (b *Block) lookup(name []byte) (uint32, *table) {
+	id, ok := b.names[string(name)]
+	if !ok {
+		return 0, nil
+	}
+	return id, &b.tables[id]
+}
+
+func (b *Block) report(t event.Type, text string, args ...uint32) {
+	e := event.New(b.env.Node(), t, args...).WithText(text)
+	b.env.Report(b.self, &e)
+}
+
+// Invariants checks the block as a whole; it is called between signals.
+func (b *Block) Invariants() {
+	named, columns := 0, 0
+	for i := range b.tables {
+		t := &b.tables[i]
+		columns += t.columns
+		switch t.state {
+		case free:
+			invariant.That(t.def == nil && t.columns == 0, "a free id has no definition")
+		case preparing:
+			if b.local.table != uint32(i) {
+				invariant.Failf("table %d is being prepared by nobody", i)
+			}
+		case ready, dropping:
+			named++
+			if id, ok := b.names[t.name]; !ok || id != uint32(i) {
+				invariant.Failf("table %d is not found by its name %q", i, t.name)
+			}
+		}
+		if t.state != free && t.version == 0 {
+			invariant.Failf("table %d has version 0", i)
+		}
+	}
+	if named != len(b.names) || columns != b.attributes {
+		invariant.Failf("%d names of %d tables, %d columns counted as %d", len(b.names), named, columns, b.attributes)
+	}
+	b.lead.invariants(b)
+	b.local.invariants()
+}

@@ -1,0 +1,218 @@
+package dictionary
+
+// What clients ask. Questions are answered from what the own node knows; changes go to the president.
+//
+//	client --TableInfoReq--> any node --TableInfoConf / TableRef--> client
+//	client --TableListReq--> any node --TableListConf--> client
+//	client --TableCreateReq, TableDropReq--> any node --the same--> president ; the answer comes back the same way
+
+import (
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+// request is somebody's request for a change.
+type request struct {
+	busy   bool        // of a record in forwards: in use
+	from   signal.Addr // 0: the asker is gone
+	ref    uint32      // the asker's
+	create bool
+	body   []byte // definition, or name
+}
+
+func (b *Block) ref(to signal.Addr, ref, code uint32) {
+	if to == 0 {
+		return
+	}
+	r := kernel.Send[signal.TableRef](b.env, to, b.self, signal.NumTableRef)
+	r.Ref, r.Code = ref, code
+}
+
+func (b *Block) done(to signal.Addr, num uint16, ref, id, version uint32) {
+	if to == 0 {
+		return
+	}
+	r := kernel.Send[signal.TableDone](b.env, to, b.self, num)
+	r.Ref, r.Table, r.Version = ref, id, version
+}
+
+func (b *Block) onTableInfoReq(r *signal.TableNameReq) {
+	id, t := b.lookup(r.Name())
+	switch {
+	case b.members.Empty():
+		b.ref(r.From, r.Ref, codeStarting)
+		return
+	case t == nil:
+		b.ref(r.From, r.Ref, codeNoTable)
+		return
+	case t.state == dropping:
+		b.ref(r.From, r.Ref, codeDropping)
+		return
+	}
+	b.putOpen(r.From, signal.NumTableInfoConf, r.Ref, id)
+}
+
+// putOpen sends a table's definition, map and chains.
+func (b *Block) putOpen(to signal.Addr, num uint16, ref, id uint32) {
+	t := &b.tables[id]
+	fragments := uint32(len(t.chains) / signal.MaxReplicas)
+	def, buckets := uint32(len(t.def)), uint32(len(t.buckets))
+	size := signal.TableOpenSize(def, buckets, fragments)
+	c := (*signal.TableOpenReq)(b.env.Put(to, b.self, num, size))
+	c.Ref, c.Table, c.Version, c.Fragments, c.Buckets, c.DefLen = ref, id, t.version, fragments, buckets, def
+	clearTail(unsafe.Pointer(c), unsafe.Sizeof(*c), size)
+	copy(c.Def(), t.def)
+	copy(c.Map(), t.buckets)
+	copy(c.Chains(), t.chains)
+}
+
+// clearTail zeroes a signal's sections, so that their padding is.
+func clearTail(p unsafe.Pointer, fixed uintptr, size uint32) {
+	clear(unsafe.Slice((*byte)(unsafe.Add(p, fixed)), size-uint32(fixed)))
+}
+
+// onTableListReq lists tables in the order of their ids, as many as one answer takes.
+func (b *Block) onTableListReq(r *signal.TableListReq) {
+	count, size, more := uint32(0), uint32(0), uint32(0)
+	visit := func(f func(id uint32, t *table)) {
+		for i := int(min(r.After, uint32(len(b.tables)))); i < len(b.tables); i++ {
+			if t := &b.tables[i]; t.state == ready {
+				f(uint32(i), t)
+			}
+		}
+	}
+	visit(func(_ uint32, t *table) {
+		n := 16 + signal.Pad(uint32(len(t.name)))
+		if more == 1 || size+n > listMax {
+			more = 1
+			return
+		}
+		count, size = count+1, size+n
+	})
+	c := (*signal.TableListConf)(b.env.Put(r.From, b.self, signal.NumTableListConf, uint32(unsafe.Sizeof(signal.TableListConf{}))+size))
+	c.Ref, c.Count, c.More, c.BodyLen = r.Ref, count, more, size
+	p := unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c))
+	visit(func(id uint32, t *table) {
+		if count == 0 {
+			return
+		}
+		count--
+		e := (*[4]uint32)(p)
+		*e = [4]uint32{id, t.version, t.flags(), uint32(len(t.name))}
+		kernel.PutBytes(unsafe.Add(p, 16), t.name)
+		p = unsafe.Add(p, 16+signal.Pad(uint32(len(t.name))))
+	})
+}
+
+// flags is what a list says of a table: bit 0 = its rows are logged.
+func (t *table) flags() uint32 {
+	if t.logging {
+		return 1
+	}
+	return 0
+}
+
+func (b *Block) onTableCreateReq(r *signal.TableCreateReq) {
+	if r.DefLen > defMax {
+		b.ref(r.From, r.Ref, codeBadStructure)
+		return
+	}
+	b.change(&r.Head, r.Ref, true, r.Def())
+}
+
+func (b *Block) onTableDropReq(r *signal.TableNameReq) { b.change(&r.Head, r.Ref, false, r.Name()) }
+
+// change takes a request for a change: into the president's queue, or on to the president.
+func (b *Block) change(h *signal.Head, ref uint32, create bool, body []byte) {
+	switch {
+	case !b.running():
+		b.ref(h.From, ref, codeStarting)
+	case b.isPresident():
+		b.enqueue(request{from: h.From, ref: ref, create: create, body: append([]byte(nil), body...)})
+	case h.From.Block() == signal.BlockDictionary: // another node takes us for the president
+		b.ref(h.From, ref, codeStarting)
+	default:
+		b.forward(h, ref, create, body)
+	}
+}
+
+// forward passes a client's request on to the president under a reference of our own.
+func (b *Block) forward(h *signal.Head, ref uint32, create bool, body []byte) {
+	for i := range b.forwards {
+		f := &b.forwards[i]
+		if f.busy {
+			continue
+		}
+		*f = request{busy: true, from: h.From, ref: ref, create: create}
+		to := signal.MakeAddr(b.president, signal.BlockDictionary, 0)
+		if create {
+			q := (*signal.TableCreateReq)(b.env.Put(to, b.self, h.Num, h.Bytes()))
+			q.Ref, q.DefLen = uint32(i), uint32(len(body))
+			kernel.PutBytes(unsafe.Add(unsafe.Pointer(q), unsafe.Sizeof(*q)), body)
+		} else {
+			q := (*signal.TableNameReq)(b.env.Put(to, b.self, h.Num, h.Bytes()))
+			q.Ref, q.NameLen = uint32(i), uint32(len(body))
+			kernel.PutBytes(unsafe.Add(unsafe.Pointer(q), unsafe.Sizeof(*q)), body)
+		}
+		return
+	}
+	b.ref(h.From, ref, codeBusy)
+}
+
+// answered takes the record of a request that the president has answered; nil when there is none.
+func (b *Block) answered(ref uint32) *request {
+	if int(ref) >= len(b.forwards) || !b.forwards[ref].busy {
+		b.Stale++
+		return nil
+	}
+	f := &b.forwards[ref]
+	f.busy = false
+	return f
+}
+
+func (b *Block) onTableDone(r *signal.TableDone) {
+	if f := b.answered(r.Ref); f != nil {
+		b.done(f.from, r.Num, f.ref, r.Table, r.Version)
+	}
+}
+
+func (b *Block) onTableRef(r *signal.TableRef) {
+	if f := b.answered(r.Ref); f != nil {
+		b.ref(f.from, f.ref, r.Code)
+	}
+}
+
+// orphan makes sure that nobody of a lost node is answered.
+func (b *Block) orphan(n uint8) {
+	gone := func(q *request) {
+		if q.from.Node() == n {
+			q.from = 0
+		}
+	}
+	for i := range b.forwards {
+		gone(&b.forwards[i])
+	}
+	for i := range b.lead.queue {
+		gone(&b.lead.queue[i])
+	}
+	gone(&b.lead.now)
+}
+
+// failAll answers everybody who waits that nothing more is carried out.
+func (b *Block) failAll(code uint32) {
+	for i := range b.forwards {
+		if f := &b.forwards[i]; f.busy {
+			b.ref(f.from, f.ref, code)
+		}
+	}
+	clear(b.forwards)
+	for i := range b.lead.queue {
+		b.ref(b.lead.queue[i].from, b.lead.queue[i].ref, code)
+	}
+	if b.lead.state != idle {
+		b.ref(b.lead.now.from, b.lead.now.ref, code)
+	}
+	b.lead = leader{next: b.lead.next}
+}
