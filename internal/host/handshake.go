@@ -80,7 +80,7 @@ func (h *Host) welcome(c net.Conn) {
 		_ = c.Close()
 		return
 	}
-	fd, err := takeSocket(c, p.SendKernel, p.ReceiveKernel)
+	fd, err := takeSocket(c, &p.Peer)
 	if err != nil {
 		h.cfg.Log("connection from node %d closed: %v", p.node, err)
 		return
@@ -221,7 +221,7 @@ func (h *Host) dialOne(p *peer, k int) (*signal.HelloConf, int, error) {
 		_ = c.Close()
 		return nil, -1, err
 	}
-	fd, err := takeSocket(c, p.SendKernel, p.ReceiveKernel)
+	fd, err := takeSocket(c, &p.Peer)
 	return conf, fd, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/exitcode"
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -39,8 +40,9 @@ type Peer struct {
 	// SendSoft is how many bytes may wait for the peer before requests are held back, SendHard how many before its link is
 	// cut; per socket.
 	SendSoft, SendHard int
-	// SendKernel and ReceiveKernel are sizes for the system's socket buffers; 0 leaves them as they are.
-	SendKernel, ReceiveKernel int
+	// SendKernel and ReceiveKernel are sizes for the system's socket buffers; 0 leaves them to the system, which on the
+	// loopback address was as fast as any fixed size. MaxSegment is the largest TCP segment; 0 leaves it to the system.
+	SendKernel, ReceiveKernel, MaxSegment int
 }
 
 // Config is what a host runs.
@@ -62,8 +64,9 @@ type Config struct {
 	SendTotal int64
 	// Patience is how long a client above its soft limit may take nothing before it is cut; 0: five seconds.
 	Patience time.Duration
-	// TraceDir is where the last signals of a broken thread are written.
-	TraceDir string
+	// TraceDir is where the last signals of a broken thread are written, into one of at most TracesKept files; 0: none is.
+	TraceDir   string
+	TracesKept int
 	// Log takes lines for an operator; any goroutine calls it.
 	Log func(format string, args ...any)
 	// Observe sees every NodeStateRep and EventRep of the node, on the main thread; nil: nobody does.
@@ -76,7 +79,7 @@ type Config struct {
 
 // Exit is why Run returned.
 type Exit struct {
-	Code    uint32 // of the ExitOrd, or CodeBug
+	Code    uint32 // exit status (package exitcode)
 	Restart uint32 // Stop flags of the ExitOrd; 0: stay down
 	Text    string
 	// Trace is the file with the last signals of a broken thread, or empty.
@@ -84,9 +87,6 @@ type Exit struct {
 	// Bug: an assertion of this node broke.
 	Bug bool
 }
-
-// CodeBug is the Code of an Exit after a broken assertion: NDB's "internal program error (failed assertion)".
-const CodeBug = 2341
 
 // Host runs one data node.
 type Host struct {
@@ -231,17 +231,22 @@ func (h *Host) Stop(e Exit) {
 
 // bug ends the node after a panic in a loop.
 func (h *Host) bug(l *loop, reason any, stack []byte) {
-	e := Exit{Code: CodeBug, Bug: true, Text: fmt.Sprint(reason)}
+	e := Exit{Code: exitcode.Bug, Bug: true, Text: fmt.Sprint(reason)}
 	if v, ok := reason.(invariant.Violation); ok {
 		e.Text = v.Error()
 	}
 	e.Text = fmt.Sprintf("thread %d: %s", l.index, e.Text)
-	name, err := writeTrace(h.cfg.TraceDir, h.cfg.Node, l.index, e.Text, stack, &l.trace)
-	if err != nil {
-		h.cfg.Log("the last signals could not be written: %v", err)
+	var err error
+	if h.cfg.TracesKept > 0 {
+		name := traceName(h.cfg.TraceDir, h.cfg.Node, h.cfg.TracesKept)
+		if err = writeTrace(name, h.cfg.Node, l.index, e.Text, stack, &l.trace); err == nil {
+			e.Trace = name
+		} else {
+			h.cfg.Log("the last signals could not be written: %v", err)
+		}
+	}
+	if e.Trace == "" {
 		h.cfg.Log("%s\n%s", e.Text, stack)
-	} else {
-		e.Trace = name
 	}
 	h.abrupt.Store(true)
 	h.Stop(e)

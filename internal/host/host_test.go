@@ -50,7 +50,7 @@ func newTestNode(t testing.TB, id uint8, threads int, peers func(*[256]Peer)) *t
 	n := &testNode{id: id, ln: ln, addr: ln.Addr().String(), done: make(chan Exit, 1),
 		ups: make(chan signal.LinkRep, 1000), downs: make(chan signal.LinkRep, 1000), events: make(chan signal.EventRep, 1000),
 		logged: make(chan string, 10000)}
-	cfg := Config{Node: id, LDMs: threads, TCs: threads, Name: clusterName, Listener: ln, TraceDir: t.TempDir(), Patience: 100 * time.Millisecond,
+	cfg := Config{Node: id, LDMs: threads, TCs: threads, Name: clusterName, Listener: ln, TraceDir: t.TempDir(), TracesKept: 2, Patience: 100 * time.Millisecond,
 		Log: func(f string, a ...any) {
 			select {
 			case n.logged <- fmt.Sprintf(f, a...):

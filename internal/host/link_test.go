@@ -5,6 +5,7 @@ import (
 	"math/rand"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/exitcode"
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -352,7 +354,7 @@ func TestABrokenAssertionEndsTheNodeWithATrace(t *testing.T) {
 	cs[1].answers(t, 0, 2000)
 	n.loops[1].post(func(l *loop) { l.env.Tick(signal.MakeAddr(1, signal.BlockLDM, 1), 0, 0, 0, 0) })
 	e := get(t, n.done, "end of the node")
-	if !e.Bug || e.Code != CodeBug || !strings.Contains(e.Text, "the sky is above the ground") {
+	if !e.Bug || e.Code != exitcode.Bug || !strings.Contains(e.Text, "the sky is above the ground") {
 		t.Fatalf("%+v", e)
 	}
 	b, err := os.ReadFile(e.Trace)
@@ -361,6 +363,13 @@ func TestABrokenAssertionEndsTheNodeWithATrace(t *testing.T) {
 	}
 	if s := string(b); strings.Count(s, "AckOrd 51:client.0 -> 1:ldm.1") != traceSignals-1 || !strings.Contains(s, "TickOrd") || !strings.Contains(s, "goroutine") {
 		t.Fatalf("the trace is %d bytes:\n%.500s", len(s), s)
+	}
+	dir := filepath.Dir(e.Trace)
+	if next := traceName(dir, 1, 2); filepath.Base(next) != "ndb_1_trace.log.2" {
+		t.Fatal(next)
+	}
+	if next := traceName(dir, 1, 1); next != e.Trace {
+		t.Fatal("the oldest trace is not replaced")
 	}
 }
 

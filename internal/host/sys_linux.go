@@ -129,9 +129,9 @@ func finish(fd int) {
 	_ = syscall.Close(fd)
 }
 
-// takeSocket makes a connection's socket ours: a descriptor of our own that does not block, with the buffers asked
-// for. The connection is closed; bytes that it has buffered in the kernel stay.
-func takeSocket(c net.Conn, sendBytes, receiveBytes int) (int, error) {
+// takeSocket makes a connection's socket ours: a descriptor of our own that does not block, with what the peer's
+// configuration asks for. The connection is closed; bytes that it has buffered in the kernel stay.
+func takeSocket(c net.Conn, p *Peer) (int, error) {
 	defer c.Close()
 	sc, ok := c.(syscall.Conn)
 	if !ok {
@@ -160,8 +160,11 @@ func takeSocket(c net.Conn, sendBytes, receiveBytes int) (int, error) {
 		return -1, err
 	}
 	_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
-	bufferSize(fd, syscall.SO_SNDBUF, sendBytes)
-	bufferSize(fd, syscall.SO_RCVBUF, receiveBytes)
+	bufferSize(fd, syscall.SO_SNDBUF, p.SendKernel)
+	bufferSize(fd, syscall.SO_RCVBUF, p.ReceiveKernel)
+	if p.MaxSegment > 0 {
+		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, p.MaxSegment)
+	}
 	return fd, nil
 }
 

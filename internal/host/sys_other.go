@@ -41,7 +41,7 @@ func finish(int)                           {}
 func adviseHuge(unsafe.Pointer, uintptr)   {}
 func discard(unsafe.Pointer, uintptr)      {}
 
-func receive(int, []byte) (int, syscall.Errno)   { return 0, syscall.EINVAL }
-func transmit(int, []byte) (int, syscall.Errno)  { return 0, syscall.EINVAL }
-func takeSocket(net.Conn, int, int) (int, error) { return -1, errSystem }
-func reserve(uintptr) (unsafe.Pointer, error)    { return nil, errSystem }
+func receive(int, []byte) (int, syscall.Errno)  { return 0, syscall.EINVAL }
+func transmit(int, []byte) (int, syscall.Errno) { return 0, syscall.EINVAL }
+func takeSocket(net.Conn, *Peer) (int, error)   { return -1, errSystem }
+func reserve(uintptr) (unsafe.Pointer, error)   { return nil, errSystem }

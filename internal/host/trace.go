@@ -32,14 +32,11 @@ func (t *trace) each(f func(h *signal.Head)) {
 	}
 }
 
-// tracesKept bounds the trace files of a node: the next one replaces the oldest.
-const tracesKept = 25
-
-// traceName picks the file for the next trace of a node: a free number, else that of the oldest.
-func traceName(dir string, node uint8) string {
+// traceName picks the file for the next trace of a node: a free number up to kept, else that of the oldest.
+func traceName(dir string, node uint8, kept int) string {
 	var oldest string
 	var when time.Time
-	for i := 1; i <= tracesKept; i++ {
+	for i := 1; i <= kept; i++ {
 		name := filepath.Join(dir, fmt.Sprintf("ndb_%d_trace.log.%d", node, i))
 		f, err := os.Stat(name)
 		if err != nil {
@@ -52,12 +49,11 @@ func traceName(dir string, node uint8) string {
 	return oldest
 }
 
-// writeTrace writes what is known about a broken thread into a file in dir and returns its name.
-func writeTrace(dir string, node uint8, thread int, reason string, stack []byte, t *trace) (string, error) {
-	name := traceName(dir, node)
+// writeTrace writes what is known about a broken thread into a file.
+func writeTrace(name string, node uint8, thread int, reason string, stack []byte, t *trace) error {
 	f, err := os.Create(name)
 	if err != nil {
-		return "", err
+		return err
 	}
 	w := bufio.NewWriter(f)
 	fmt.Fprintf(w, "%s node %d thread %d\n%s\n\n%s\nLast signals, oldest first:\n",
@@ -69,5 +65,5 @@ func writeTrace(dir string, node uint8, thread int, reason string, stack []byte,
 	if e := f.Close(); err == nil {
 		err = e
 	}
-	return name, err
+	return err
 }
