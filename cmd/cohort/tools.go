@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cohortdb/cohort/internal/bench/flexasynch"
 	"github.com/cohortdb/cohort/internal/configtool"
 	"github.com/cohortdb/cohort/internal/tabletool"
 	"github.com/cohortdb/cohort/internal/up"
@@ -26,6 +27,7 @@ var tools = []tool{
 	{"show-tables", "ndb_show_tables", "lists tables", tabletool.ShowTables},
 	{"desc", "ndb_desc", "describes tables: columns, keys, partitions", tabletool.Desc},
 	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},
+	{"flexasynch", "flexAsynch", "the benchmark of the record API: inserts, reads, updates, deletes", flexAsynch},
 	{"select-all", "ndb_select_all", "prints the rows of a table",
 		later("it comes with table scans")},
 	{"select-count", "ndb_select_count", "counts the rows of a table",
@@ -35,6 +37,11 @@ var tools = []tool{
 	{"config", "ndb_config", "answers questions about the configuration, for scripts", configtool.Main},
 	{"restore", "ndb_restore", "restores a backup",
 		later("it comes with backups")},
+}
+
+// flexAsynch is flexasynch.Main as an entry; it calls itself flexAsynch under every name.
+func flexAsynch(_ string, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	return flexasynch.Main(args, stdout, stderr)
 }
 
 // later answers for a tool whose capability the cluster does not have.

@@ -331,7 +331,7 @@ func (r *runner) lost(c *child) error {
 func (r *runner) command() (int, error) {
 	sh := exec.Command("sh", "-c", r.choices.run)
 	sh.Stdin, sh.Stdout, sh.Stderr = r.stdin, r.stdout, r.stderr
-	sh.Env = append(os.Environ(), "NDB_CONNECTSTRING="+r.plan.connectString(),
+	sh.Env = append(os.Environ(), "NDB_CONNECTSTRING="+r.plan.connectString(), "COHORT_DATA_NODE_PIDS="+r.dataPIDs(),
 		"PATH="+filepath.Dir(r.self)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	sh.SysProcAttr = withParent(false)
 	if err := newStarter().start(sh); err != nil {
@@ -353,6 +353,17 @@ func (r *runner) command() (int, error) {
 			return exitStatus(err)
 		}
 	}
+}
+
+// dataPIDs lists the data nodes' processes, so that a benchmark can tell what they cost.
+func (r *runner) dataPIDs() string {
+	var pids []string
+	for _, c := range r.children {
+		if c.data {
+			pids = append(pids, strconv.Itoa(c.cmd.Process.Pid))
+		}
+	}
+	return strings.Join(pids, ",")
 }
 
 // exitStatus is a shell's way to tell how a command ended: 128 and the signal's number where it was killed.

@@ -1,0 +1,115 @@
+package flexasynch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// work is what a phase asks of the driver.
+type work struct {
+	kind       kind
+	generation uint32 // to be written
+	expect     uint32 // by reads; 0: any
+	endless    bool   // again and again until stopped; what fails is only counted
+	failed     map[uint32][]failure
+}
+
+// driver runs phases over lanes.
+type driver interface {
+	// run does all of the work, or, where work.failed is set, what failed of it.
+	run(w work) (tally, error)
+	close()
+}
+
+// lanesOf opens lanes for a driver: lane i on connection i mod con.
+type lanesOf func(i int) func(laneOptions) (lane, error)
+
+// threads is the driver whose threads define and run their own transactions.
+type threads struct {
+	s         *settings
+	threads   []*thread
+	sequences []*sequence
+}
+
+func newThreads(s *settings, nodes []int, stage *atomic.Int32, open lanesOf) (*threads, error) {
+	d := &threads{s: s}
+	for i := range s.threads {
+		t, err := newThread(s.laneOptions(), stage, open(i))
+		if err != nil {
+			d.close()
+			return nil, fmt.Errorf("thread %d: %w", i+1, err)
+		}
+		d.threads = append(d.threads, t)
+		d.sequences = append(d.sequences, newSequence(s, nodes, i, t.lane.node))
+	}
+	return d, nil
+}
+
+func (d *threads) run(w work) (tally, error) {
+	var wait sync.WaitGroup
+	for i, t := range d.threads {
+		from := w.source(d.s, d.sequences[i])
+		if from == nil {
+			continue
+		}
+		t.begin(w.expect, !w.endless)
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			t.run(from)
+		}()
+	}
+	wait.Wait()
+	return collect(d.threads)
+}
+
+// source is the work of one logical thread; nil: none.
+func (w *work) source(s *settings, q *sequence) source {
+	q.rewind()
+	a := all{sequence: q, kind: w.kind, generation: w.generation, count: uint32(s.rounds * s.parallel), endless: w.endless}
+	if w.failed == nil {
+		return &a
+	}
+	if failures := w.failed[q.owner]; len(failures) > 0 {
+		return newAgain(a, failures)
+	}
+	return nil
+}
+
+// collect adds up what the threads have done since their begin.
+func collect(threads []*thread) (sum tally, err error) {
+	for _, t := range threads {
+		sum.add(&t.tally)
+		if err == nil && t.err != nil {
+			err = t.err
+		}
+		t.tally = tally{}
+	}
+	return sum, err
+}
+
+func (d *threads) close() {
+	for _, t := range d.threads {
+		t.lane.close()
+	}
+}
+
+// byOwner groups failures by logical thread.
+func byOwner(failures []failure) map[uint32][]failure {
+	m := map[uint32][]failure{}
+	for _, f := range failures {
+		m[f.owner] = append(m[f.owner], f)
+	}
+	return m
+}
+
+// laneOpener opens lanes of a cluster.
+func laneOpener(ctx context.Context, s *settings, c cluster, tables []string) lanesOf {
+	return func(i int) func(laneOptions) (lane, error) {
+		return func(o laneOptions) (lane, error) {
+			return c.newLane(ctx, i%s.connections, o, tables)
+		}
+	}
+}
