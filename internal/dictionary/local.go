@@ -5,7 +5,7 @@ package dictionary
 //	prepare of a create:  FragCreateReq for each fragment replica here, then TableOpenReq to each coordinator
 //	commit of a create:   clients are told of the table from now on
 //	abort of a create:    TableCloseReq to each coordinator that opened it, then FragDropReq for each that was made
-//	prepare of a drop:    clients are not told of it any more; TableCloseReq to each coordinator
+//	prepare of a drop:    clients are not told of it any more; TableCloseReq to each coordinator and ldm
 //	commit of a drop:     FragDropReq for each fragment replica here
 //
 // | signal                | resting            | a list is being worked through |
@@ -50,8 +50,9 @@ const (
 type local struct {
 	doing list
 	table uint32
-	jobs  []job // fragments first, then coordinators
+	jobs  []job // fragments first, then coordinators, then ldms as such
 	frags int   // how many of the jobs are fragments
+	tcs   int   // how many of the jobs are fragments and coordinators; the rest are ldms that close the table
 	next  int   // job that comes next
 	owed  int   // jobs under way
 	code  uint32
@@ -114,8 +115,8 @@ func (b *Block) prepareCreate(t *table, r *signal.SchemaReq) {
 	b.start(creating, resting, signal.NumSchemaPrepareConf)
 }
 
-// listJobs lists the replicas of a table's fragments that lie here, and the coordinators. Every one counts as made
-// unless a create has yet to make it.
+// listJobs lists the replicas of a table's fragments that lie here, the coordinators, and the ldms, which have to close a
+// table that is dropped. Every job counts as made unless a create has yet to do it.
 func (b *Block) listJobs(id uint32) {
 	l, t := &b.local, &b.tables[id]
 	l.table, l.jobs = id, l.jobs[:0]
@@ -127,6 +128,10 @@ func (b *Block) listJobs(id uint32) {
 	l.frags = len(l.jobs)
 	for i := range b.env.Instances(signal.BlockTC) {
 		l.jobs = append(l.jobs, job{at: signal.MakeAddr(b.env.Node(), signal.BlockTC, uint16(i)), made: t.state != preparing})
+	}
+	l.tcs = len(l.jobs)
+	for i := range b.env.Instances(signal.BlockLDM) {
+		l.jobs = append(l.jobs, job{at: signal.MakeAddr(b.env.Node(), signal.BlockLDM, uint16(i)), made: t.state != preparing})
 	}
 }
 
@@ -146,7 +151,11 @@ func (b *Block) start(do, after list, conf uint16) {
 // more sends what the window has room for, and ends the list when nothing is left.
 func (b *Block) more() {
 	l := &b.local
-	for l.next < len(l.jobs) && l.owed < windowMax {
+	end := len(l.jobs)
+	if l.doing == creating {
+		end = l.tcs
+	}
+	for l.next < end && l.owed < windowMax {
 		i := l.next
 		j := &l.jobs[i]
 		isFrag := i < l.frags

@@ -33,6 +33,7 @@ type node struct {
 	b        *Block
 	frags    map[[2]uint32]signal.Addr // table, fragment → ldm that holds it
 	open     map[[2]uint32]uint32      // coordinator, table → version
+	closed   map[uint32]int            // table → ldms that were told to close it
 	hold     bool                      // coordinators keep TableCloseConf back
 	held     []signal.TableConf
 	phases   []uint32
@@ -74,7 +75,7 @@ func newRig(t *testing.T, seed uint64, nodes int) *rig {
 		for i := range ldms {
 			kn.Env.Place(signal.BlockLDM, i, 0)
 		}
-		x := &node{b: New(kn.Env, r.cfg), frags: map[[2]uint32]signal.Addr{}, open: map[[2]uint32]uint32{}}
+		x := &node{b: New(kn.Env, r.cfg), frags: map[[2]uint32]signal.Addr{}, open: map[[2]uint32]uint32{}, closed: map[uint32]int{}}
 		r.n[id] = x
 		kn.Handle = func(h *signal.Head) { r.handle(kn, x, h) }
 		for o := uint8(1); o < id; o++ {
@@ -170,6 +171,7 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 	case signal.NumFragCreateReq:
 		q := as[signal.FragCreateReq](h)
 		def, err := schema.DecodeTable(q.Def())
+		x.closed[q.Table] = 0
 		k := [2]uint32{q.Table, q.Frag}
 		if err != nil || def.ID != q.Table || def.Version != q.Version || x.frags[k] != 0 || q.Replicas != uint32(len(r.ids)) {
 			r.t.Fatalf("%s: %v, held by %v", signal.Format(h), err, x.frags[k])
@@ -180,6 +182,8 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 		}
 		c := kernel.Send[signal.FragConf](n.Env, h.From, h.To, signal.NumFragCreateConf)
 		c.Ref, c.Table, c.Frag, c.Code = q.Ref, q.Table, q.Frag, code
+	case signal.NumTableCloseReq:
+		r.closeAtLDM(n, x, h)
 	case signal.NumFragDropReq:
 		q := as[signal.FragDropReq](h)
 		k := [2]uint32{q.Table, q.Frag}
@@ -187,6 +191,9 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 			r.t.Fatalf("%v gives up fragment %v, which %v has", h.To, k, x.frags[k])
 		}
 		for _, id := range r.ids {
+			if x.b.local.kind == signal.SchemaDrop && !x.b.forget && r.n[id].closed[q.Table] != ldms {
+				r.t.Fatalf("a fragment of table %d goes while an ldm of node %d still takes writes", q.Table, id)
+			}
 			for tc := range uint32(tcs) {
 				if _, open := r.n[id].open[[2]uint32{tc, q.Table}]; open && x.b.local.kind == signal.SchemaDrop && !x.b.forget {
 					r.t.Fatalf("a fragment of table %d goes while coordinator %d of node %d uses it", q.Table, tc, id)
@@ -197,6 +204,13 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 		c := kernel.Send[signal.FragConf](n.Env, h.From, h.To, signal.NumFragDropConf)
 		c.Ref, c.Table, c.Frag, c.Code = q.Ref, q.Table, q.Frag, 0
 	}
+}
+
+func (r *rig) closeAtLDM(n *kerneltest.Node, x *node, h *signal.Head) {
+	q := as[signal.TableCloseReq](h)
+	x.closed[q.Table]++
+	p := kernel.Send[signal.TableConf](n.Env, h.From, h.To, signal.NumTableCloseConf)
+	p.Ref, p.Table, p.Code = q.Ref, q.Table, 0
 }
 
 func (r *rig) tc(n *kerneltest.Node, x *node, h *signal.Head) {

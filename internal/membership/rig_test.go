@@ -32,6 +32,7 @@ type node struct {
 	freed  []uint8
 	fails  []signal.NodeFailRep // that coordinators and ldms heard
 	drains int
+	ups    int // NodeUpRep of node 51 at ldms
 	stopOK int
 	refs   []string
 
@@ -123,6 +124,10 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 				return
 			}
 			conf[signal.NodeFailConf](n, h, signal.NumNodeFailConf).Node = f.Node
+		case signal.NumNodeUpRep:
+			if h.To.Block() == signal.BlockLDM && as[signal.NodeUpRep](h).Node == 51 {
+				x.ups++
+			}
 		case signal.NumDrainReq:
 			x.drains++
 			if x.holdDrain && h.To.Block() == signal.BlockTC {

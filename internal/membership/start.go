@@ -46,6 +46,12 @@ func (b *Block) onLinkUpRep(r *signal.LinkRep) {
 	b.toManager(&r.Head)
 	if signal.Peer(r.Kind) != signal.PeerData {
 		invariant.That(!b.fail[n].busy, "a node id is used again only after it was freed")
+		if signal.Peer(r.Kind) == signal.PeerAPI {
+			for i := range b.env.Instances(signal.BlockLDM) {
+				u := kernel.Send[signal.NodeUpRep](b.env, signal.MakeAddr(b.node, signal.BlockLDM, uint16(i)), b.self, signal.NumNodeUpRep)
+				u.Node = uint32(n)
+			}
+		}
 		return
 	}
 	invariant.That(n != b.node && n >= 1 && n <= signal.MaxDataNode && !b.links.Has(n), "a data node's links come up once")

@@ -89,8 +89,8 @@ func TestAClientsIdIsFreeAgainWhenEverybodyForgotIt(t *testing.T) {
 	r.net.Run(ms)
 	r.net.Cut(1, 51)
 	r.net.Run(ms)
-	if !slices.Equal(x.freed, []uint8{51, 51}) || x.b.state != started {
-		t.Fatalf("freed %v", x.freed)
+	if !slices.Equal(x.freed, []uint8{51, 51}) || x.b.state != started || x.ups != 4 {
+		t.Fatalf("freed %v, ldms heard %d times that it is up", x.freed, x.ups)
 	}
 }
 

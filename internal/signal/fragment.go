@@ -71,7 +71,8 @@ func TableOpenSize(def, buckets, fragments uint32) uint32 {
 }
 
 // TableCloseReq makes a coordinator refuse new operations on the table; it answers when no transaction uses it. Those
-// that still do after WaitMillis are rolled back.
+// that still do after WaitMillis are rolled back. It makes an ldm refuse new transactions of one operation on it, and
+// answers when none is under way.
 type TableCloseReq struct {
 	Head
 	Ref        uint32

@@ -163,8 +163,8 @@ type StatReq struct {
 	Ref uint32
 }
 
-// StatConf: how many records of each pool are in use, and pages of 32 KiB. Each ldm reports its own share of the
-// totals, so that the sums over the ldms of a node are the node's.
+// StatConf: how many records of each pool are in use, and pages of 32 KiB. The ldms of a node share its data memory:
+// the pages in use add up over them, the totals are the node's.
 type StatConf struct {
 	Head
 	Ref                    uint32
