@@ -49,6 +49,14 @@ func (b *Buf) Consume(n int) {
 	b.n -= uint32(n)
 }
 
+// Truncate takes back what was put from byte n on: the last signal, by who has just put it.
+func (b *Buf) Truncate(n int) {
+	if n > int(b.n) {
+		invariant.Failf("truncated to %d bytes of %d", n, b.n)
+	}
+	b.n = uint32(n)
+}
+
 // Swap takes the filled memory away and leaves m in its place, which keeps its whole capacity.
 func (b *Buf) Swap(m []byte) []byte {
 	full := b.mem[:b.n]

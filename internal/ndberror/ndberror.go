@@ -108,12 +108,14 @@ const (
 	TxEnded            = 4114 // the transaction has ended
 	TxFailed           = 4350 // the transaction was rolled back for another reason
 	NotSupportedYet    = 4003 // comes with a later version
+	TooLate            = 4200 // an option of an operation was set after something else was done with the transaction
 	NotAKey            = 4202 // a value is missing in the primary key
 	NullNotAllowed     = 4203 // a column without NULL
 	ValueTooLong       = 4209 // longer than its column
 	NotOfTable         = 4247 // the row belongs to another table, or the definition is wrong
 	BadAnswer          = 4005 // a data node sent what cannot be
 	CommitWindowFull   = 4022 // too many commits whose outcome has not been heard
+	TooManyRequests    = 4032 // too many requests about tables at once
 	SessionClosed      = 4121 // the session or connection is closed
 	UnknownNode        = 4120 // no such data node
 	TableDefinitionBad = 738  // the definition of a table cannot be
@@ -182,11 +184,13 @@ var wordings = []struct {
 	{TxEnded, "the transaction has ended"},
 	{TxFailed, "the transaction was rolled back"},
 	{NotSupportedYet, "not supported yet"},
+	{TooLate, "an option of an operation was set too late: set it before anything else is done with the transaction"},
 	{NotAKey, "a part of the primary key has no value"},
 	{NullNotAllowed, "the column cannot be NULL"},
 	{ValueTooLong, "the value is longer than its column"},
 	{NotOfTable, "the row or record belongs to another table or another definition of it"},
 	{BadAnswer, "a data node sent an answer that does not fit the request"},
+	{TooManyRequests, "too many requests about tables are under way: try again"},
 	{SessionClosed, "the session or its connection is closed"},
 	{UnknownNode, "there is no such data node, or it is not connected"},
 }
