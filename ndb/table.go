@@ -58,10 +58,11 @@ type TableDef struct {
 
 // TableName names a table of the cluster.
 type TableName struct {
-	ID       int
-	Version  int
-	Database string
-	Name     string
+	ID        int
+	Version   int
+	Database  string
+	Name      string
+	NoLogging bool
 }
 
 // Table is a table as the cluster knows it.
@@ -219,7 +220,8 @@ func (c *Conn) Tables(ctx context.Context) ([]TableName, error) {
 			out = out[:0]
 			for _, x := range all {
 				database, name, _ := strings.Cut(x.Name, "/")
-				out = append(out, TableName{ID: int(x.ID), Version: int(x.Version), Database: database, Name: name})
+				out = append(out, TableName{ID: int(x.ID), Version: int(x.Version), Database: database, Name: name,
+					NoLogging: x.Flags&client.TableLogged == 0})
 			}
 			answer(e)
 		})

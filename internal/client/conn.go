@@ -38,6 +38,9 @@ type TableEntry struct {
 	Name        string // database/table
 }
 
+// TableLogged in the Flags of a TableEntry: the table's rows are logged.
+const TableLogged = 1
+
 // Conn is the block of a connection.
 type Conn struct {
 	env      *kernel.Env

@@ -280,19 +280,9 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-var typeNames = map[ndb.Type]string{
-	ndb.TypeInt8: "Tinyint", ndb.TypeUint8: "Tinyunsigned", ndb.TypeInt16: "Smallint", ndb.TypeUint16: "Smallunsigned",
-	ndb.TypeInt32: "Int", ndb.TypeUint32: "Unsigned", ndb.TypeInt64: "Bigint", ndb.TypeUint64: "Bigunsigned",
-	ndb.TypeFloat: "Float", ndb.TypeDouble: "Double", ndb.TypeChar: "Char", ndb.TypeVarchar: "Varchar",
-	ndb.TypeBinary: "Binary", ndb.TypeVarbinary: "Varbinary",
-}
-
 // typeName is a column's type as NDB's tool writes it: Unsigned, Unsigned [8], Varchar(20).
 func typeName(c ndb.Column) string {
-	name, ok := typeNames[c.Type]
-	if !ok {
-		name = fmt.Sprintf("Type%d", c.Type)
-	}
+	name := c.Type.String()
 	switch c.Type {
 	case ndb.TypeChar, ndb.TypeVarchar, ndb.TypeBinary, ndb.TypeVarbinary:
 		return fmt.Sprintf("%s(%d)", name, max(c.Length, 1))
