@@ -132,16 +132,27 @@ func (b *Block) become(o *operation, r *store.RowHead) {
 	}
 }
 
-// readCommitted answers a read that takes no lock.
+// readCommitted answers a read that takes no lock: with the committed row, or with what the own transaction has made
+// of it.
 func (b *Block) readCommitted(f *fragment, flags uint8, q *request, client signal.Addr, ref, tx uint32) uint32 {
 	r, _ := f.rows.Find(rowhash.Hash(q.key, q.keyLen), q.key, q.keyLen)
-	if r == nil || r.Lock&store.LockInsert != 0 {
+	if r == nil {
 		return codeNoRow
 	}
-	if !f.rows.CheckSum(r) {
+	v := committed(f, r)
+	own := false
+	if r.Lock != 0 {
+		w := b.version(f, r, &operation{client: client, tx: tx})
+		if !w.exists {
+			return codeNoRow
+		}
+		own = w.fixed != v.fixed || r.Lock&store.LockInsert != 0
+		v = w
+	}
+	if !own && !f.rows.CheckSum(r) {
 		return store.CodeCorrupt
 	}
-	b.readConf(f, committed(f, r), flags, q, client, ref, tx)
+	b.readConf(f, v, flags, q, client, ref, tx)
 	return 0
 }
 
