@@ -250,11 +250,11 @@ func TestSignalsOfAPairOfThreadsKeepTheirOrder(t *testing.T) {
 			if i != env.Thread() {
 				invariant.Failf("%v came to thread %d", h.To, env.Thread())
 			}
-			if h.Num == signal.NumPrepareConf {
+			if h.Num == signal.NumChainConf {
 				from := pair{int(h.From.Node()), int(h.From.Instance())}
-				c := signalAt[signal.PrepareConf](h)
-				if c.TcRef != seen[i][from] {
-					invariant.Failf("%v: signal %d after %d from %v", h.To, c.TcRef, seen[i][from], h.From)
+				c := signalAt[signal.ChainConf](h)
+				if c.OpRef != seen[i][from] {
+					invariant.Failf("%v: signal %d after %d from %v", h.To, c.OpRef, seen[i][from], h.From)
 				}
 				if seen[i][from]++; seen[i][from] == total && received.Add(1) == int32(all) {
 					close(done)
@@ -267,8 +267,8 @@ func TestSignalsOfAPairOfThreadsKeepTheirOrder(t *testing.T) {
 					to := pair{node, k}
 					n := int(env.Rand() % 60)
 					for ; n > 0 && sent[i][to] < total; n-- {
-						m := kernel.Send[signal.PrepareConf](env, signal.MakeAddr(uint8(node), signal.BlockLDM, uint16(k)), h.To, signal.NumPrepareConf)
-						m.TcRef, m.First, m.Tail = sent[i][to], 0, 0
+						m := kernel.Send[signal.ChainConf](env, signal.MakeAddr(uint8(node), signal.BlockLDM, uint16(k)), h.To, signal.NumChainConf)
+						m.OpRef, m.GCI = sent[i][to], [2]uint32{}
 						sent[i][to]++
 					}
 					busy = busy || sent[i][to] < total

@@ -24,6 +24,17 @@ func TestEverySignalIsNamedAndWholeWords(t *testing.T) {
 	}
 }
 
+// Every signal that may come over an open link has blocks that take it, and no other has.
+func TestEverySignalOfALinkHasATaker(t *testing.T) {
+	for num := uint16(1); num < NumMax; num++ {
+		e := &table[num]
+		handshake := num == NumHello || num == NumHelloConf || num == NumHelloRef
+		if (e.from != 0 && !handshake) != (takenBy[num] != 0) {
+			t.Errorf("%s: from %b, to %b", e.name, e.from, takenBy[num])
+		}
+	}
+}
+
 func TestFramesAreCheckedBeforeABlockSeesThem(t *testing.T) {
 	mk := func(f func(*KeyReq)) *Head {
 		b := make([]byte, KeyReqSize+12)
@@ -43,6 +54,8 @@ func TestFramesAreCheckedBeforeABlockSeesThem(t *testing.T) {
 		{"unknown number", func(r *KeyReq) { r.Num = 0 }},
 		{"not for such a peer", func(r *KeyReq) { r.Num = NumPrepareReq }},
 		{"too short", func(r *KeyReq) { r.Len = 4 }},
+		{"not for such a block", func(r *KeyReq) { r.To = MakeAddr(1, BlockMembership, 0) }},
+		{"not for such a block", func(r *KeyReq) { r.To = MakeAddr(1, BlockTC, 0) }},
 		{"another node's name", func(r *KeyReq) { r.From = MakeAddr(52, BlockClient, 7) }},
 		{"meant for another node", func(r *KeyReq) { r.To = MakeAddr(2, BlockLDM, 0) }},
 		{"sections do not fit", func(r *KeyReq) { r.KeyLen = 9 }},

@@ -1,0 +1,36 @@
+package signal
+
+// takers says which blocks take each signal that may come over a link. A block gets nothing else from other nodes, so
+// that a client which sends a signal of the right shape to the wrong block breaks its link, not a node.
+var takers = []struct {
+	blocks []uint8
+	nums   []uint16
+}{
+	{[]uint8{BlockLDM}, []uint16{NumReadReq, NumWriteReq, NumPrepareReq, NumCommitReq, NumCompleteReq, NumAbortReq, NumChainReq, NumChainConf, NumChainRef}},
+	{[]uint8{BlockTC}, []uint16{NumKeyReq, NumTxReq, NumPrepareConf, NumPrepareRef, NumWaitRep, NumCommitConf, NumCompleteConf, NumAbortConf}},
+	{[]uint8{BlockTC, BlockLDM}, []uint16{NumAckOrd, NumCloseOrd, NumOutcomeReq}},
+	{[]uint8{BlockClient}, []uint16{NumReadConf, NumWriteConf, NumKeyRef, NumTxConf, NumTxRef, NumOutcomeConf,
+		NumTableInfoConf, NumTableListConf, NumApiRegConf}},
+	{[]uint8{BlockDistribution}, []uint16{NumEpochPrepareReq, NumEpochPrepareConf, NumEpochCommitReq, NumEpochCommitConf}},
+	{[]uint8{BlockDictionary}, []uint16{NumTableInfoReq, NumTableListReq, NumTableCreateReq, NumTableDropReq,
+		NumSchemaPrepareReq, NumSchemaPrepareConf, NumSchemaCommitReq, NumSchemaCommitConf, NumSchemaAbortReq, NumSchemaAbortConf}},
+	{[]uint8{BlockClient, BlockDictionary}, []uint16{NumTableRef, NumTableCreateConf, NumTableDropConf}},
+	{[]uint8{BlockManager}, []uint16{NumEventSubscribeOrd, NumStopReq, NumStartOrd, NumDumpOrd, NumReportReq, NumApiRegReq}},
+	{[]uint8{BlockMgm}, []uint16{NumEventRep, NumStopConf, NumStopRef, NumReportConf}},
+	{[]uint8{BlockClient, BlockMgm}, []uint16{NumNodeStateRep}},
+	{[]uint8{BlockMembership}, []uint16{NumPeerRep, NumStartReq, NumStartConf, NumStartRef, NumPhaseReq, NumPhaseConf, NumJoinRef,
+		NumClusterStopReq, NumStopStepReq, NumStopStepConf}},
+}
+
+// takenBy has, for each signal, a bit for each block that takes it from a link.
+var takenBy [NumMax]uint32
+
+func init() {
+	for _, t := range takers {
+		for _, num := range t.nums {
+			for _, b := range t.blocks {
+				takenBy[num] |= 1 << b
+			}
+		}
+	}
+}
