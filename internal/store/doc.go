@@ -46,8 +46,8 @@
 //
 // # Touch-ahead
 //
-// With many operations at hand, take BucketPtr for 16 of them, Prefetch16, RowPtr for the same 16, Prefetch16, then
-// execute: the cache misses of the 16 overlap. It changes no result.
+// With many operations at hand, take BucketPtr for 16 of them, Prefetch16, RowPtr for the same 16, PrefetchRows16,
+// then execute: the cache misses of the 16 overlap. It changes no result.
 //
 // # Invariants
 //

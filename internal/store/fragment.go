@@ -127,14 +127,28 @@ func (f *Fragment) Find(h uint64, key unsafe.Pointer, keyLen uint32) (*RowHead, 
 	if f.rows == 0 {
 		return nil, NoRow
 	}
-	if f.keyFixed == 8 {
-		return f.find8(h, *(*uint64)(key))
+	if f.keyFixed != 8 {
+		return f.findAny(h, key, keyLen)
 	}
-	t := tagOf(h)
-	b := f.idx.bucket(h)
-	for {
+	k, t := *(*uint64)(key), tagOf(h)
+	for b := f.idx.bucket(h); ; b = f.idx.overAt(b.next) {
 		for m := b.match(t); m != 0; m &= m - 1 {
-			id := b.row[bits.TrailingZeros32(m)%entries]
+			id := *b.rowAt(bits.TrailingZeros32(m))
+			if r := f.Row(id); *(*uint64)(unsafe.Add(unsafe.Pointer(r), rowHeadSize)) == k {
+				return r, id
+			}
+		}
+		if b.next == 0 {
+			return nil, NoRow
+		}
+	}
+}
+
+func (f *Fragment) findAny(h uint64, key unsafe.Pointer, keyLen uint32) (*RowHead, RowID) {
+	t := tagOf(h)
+	for b := f.idx.bucket(h); ; b = f.idx.overAt(b.next) {
+		for m := b.match(t); m != 0; m &= m - 1 {
+			id := *b.rowAt(bits.TrailingZeros32(m))
 			if r := f.Row(id); f.keyIs(r, key, keyLen) {
 				return r, id
 			}
@@ -142,24 +156,6 @@ func (f *Fragment) Find(h uint64, key unsafe.Pointer, keyLen uint32) (*RowHead, 
 		if b.next == 0 {
 			return nil, NoRow
 		}
-		b = f.idx.overAt(b.next)
-	}
-}
-
-func (f *Fragment) find8(h, key uint64) (*RowHead, RowID) {
-	t := tagOf(h)
-	b := f.idx.bucket(h)
-	for {
-		for m := b.match(t); m != 0; m &= m - 1 {
-			id := b.row[bits.TrailingZeros32(m)%entries]
-			if r := f.Row(id); *(*uint64)(unsafe.Add(unsafe.Pointer(r), rowHeadSize)) == key {
-				return r, id
-			}
-		}
-		if b.next == 0 {
-			return nil, NoRow
-		}
-		b = f.idx.overAt(b.next)
 	}
 }
 
@@ -211,7 +207,7 @@ func (f *Fragment) fill(id RowID, h uint64, key unsafe.Pointer, keyLen, lock uin
 	if f.varAt != 0 {
 		*f.varRef(r) = ref
 	}
-	if !f.idx.add(h, id) {
+	if !f.idx.add(f, h, id) {
 		f.v.free(ref)
 		f.slots.release(id)
 		return nil, CodeNoMemory
@@ -272,14 +268,14 @@ func (f *Fragment) BucketPtr(h uint64) unsafe.Pointer {
 	return unsafe.Pointer(f.idx.bucket(h))
 }
 
-// RowPtr is the row that Find will probably read first: for Prefetch16, when the line at BucketPtr has come.
+// RowPtr is the row that Find will probably read first: for PrefetchRows16, when the line at BucketPtr has come.
 func (f *Fragment) RowPtr(h uint64) unsafe.Pointer {
 	if f.rows == 0 {
 		return unsafe.Pointer(f)
 	}
 	b := f.idx.bucket(h)
 	if m := b.match(tagOf(h)); m != 0 {
-		return f.slots.at(b.row[bits.TrailingZeros32(m)%entries])
+		return f.slots.at(*b.rowAt(bits.TrailingZeros32(m)))
 	}
 	return unsafe.Pointer(b)
 }

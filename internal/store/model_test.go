@@ -555,7 +555,7 @@ func TestFragmentIsAMapWhenMemoryIsOut(t *testing.T) {
 			full := 0
 			for seed := range int64(6) {
 				pages, backup := 3+int(seed)*5, 4+int(seed)*5
-				if l.SlotSize() < 100 && !l.HasVar && l.KeyFixed > 0 {
+				if l.SlotSize() < 100 && !l.HasVar {
 					pages, backup = 2+int(seed)/2, 2+int(seed)/2
 				}
 				if seed%2 == 1 {

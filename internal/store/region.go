@@ -112,8 +112,9 @@ func (s *LocalSource) Give(c uint32) {
 	if s.poison {
 		p, n := s.region.Chunk(c)
 		b := unsafe.Slice((*byte)(p), n)
-		for i := range b {
-			b[i] = 0xdb
+		b[0] = 0xdb
+		for i := 1; i < len(b); i *= 2 {
+			copy(b[i:], b[:i])
 		}
 	}
 	s.free = append(s.free, c)

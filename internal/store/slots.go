@@ -14,6 +14,7 @@ type slotPages struct {
 	pages    []uint32 // logical page -> page, noPage if it was given back
 	base     unsafe.Pointer
 	slotBits uint32
+	slotMask uint32 // 1<<slotBits - 1
 	slotSize uint32 // bytes
 	headSize uint32 // bytes of slotHead and bitmap
 	perPage  uint32 // slots
@@ -61,6 +62,7 @@ func (s *slotPages) init(a *Arena, kind PageKind, slotSize, align uint32, keepGC
 		}
 	}
 	s.slotBits = uint32(bits.Len32(s.perPage - 1))
+	s.slotMask = 1<<s.slotBits - 1
 	// A set never needs more logical pages than there are pages; four times as many allow for a peer with more memory
 	// and bound what one row id of a peer can make this node allocate.
 	s.maxPages = uint32(min(1<<(32-s.slotBits)-1, 4*uint64(a.r.pages)+64))
@@ -74,7 +76,7 @@ func (s *slotPages) head(lp uint32) *slotHead { return (*slotHead)(s.page(lp)) }
 
 // at is the address of a slot in use.
 func (s *slotPages) at(id uint32) unsafe.Pointer {
-	return unsafe.Add(s.page(id>>s.slotBits), s.headSize+id&(1<<s.slotBits-1)*s.slotSize)
+	return unsafe.Add(s.page(id>>(s.slotBits&31)), s.headSize+id&s.slotMask*s.slotSize)
 }
 
 // word is the word of a page's bitmap for slot i: a set bit is a free slot.
@@ -84,7 +86,7 @@ func word(h *slotHead, w uint32) *uint64 {
 
 // inUse is the checked question, for numbers that came from outside.
 func (s *slotPages) inUse(id uint32) bool {
-	lp, i := id>>s.slotBits, id&(1<<s.slotBits-1)
+	lp, i := id>>(s.slotBits&31), id&s.slotMask
 	if lp >= uint32(len(s.pages)) || s.pages[lp] == noPage || i >= s.perPage {
 		return false
 	}
@@ -112,7 +114,7 @@ func (s *slotPages) alloc() (id, code uint32) {
 
 // take takes exactly the slot that somebody else chose.
 func (s *slotPages) take(id uint32) (code uint32) {
-	lp, i := id>>s.slotBits, id&(1<<s.slotBits-1)
+	lp, i := id>>(s.slotBits&31), id&s.slotMask
 	if lp >= s.maxPages || i >= s.perPage {
 		return CodeFragmentFull
 	}
@@ -144,7 +146,7 @@ func (s *slotPages) takeFrom(h *slotHead, i uint32) {
 
 // release frees a slot in use.
 func (s *slotPages) release(id uint32) {
-	lp, i := id>>s.slotBits, id&(1<<s.slotBits-1)
+	lp, i := id>>(s.slotBits&31), id&s.slotMask
 	h := s.head(lp)
 	w := word(h, i>>6)
 	invariant.That(*w>>(i&63)&1 == 0, "a freed slot was in use")
@@ -258,7 +260,7 @@ func (s *slotPages) unlink(h *slotHead) {
 // next is the first slot in use after id (NoRow: the first of all); false at the end.
 func (s *slotPages) next(id uint32) (uint32, bool) {
 	id++ // from NoRow to 0
-	lp, i := id>>s.slotBits, id&(1<<s.slotBits-1)
+	lp, i := id>>(s.slotBits&31), id&s.slotMask
 	for ; lp < uint32(len(s.pages)); lp, i = lp+1, 0 {
 		if s.pages[lp] == noPage {
 			continue
@@ -282,7 +284,7 @@ func (s *slotPages) next(id uint32) (uint32, bool) {
 
 // gci is what a slot that is not in use remembers.
 func (s *slotPages) gci(id uint32) uint64 {
-	lp, i := id>>s.slotBits, id&(1<<s.slotBits-1)
+	lp, i := id>>(s.slotBits&31), id&s.slotMask
 	switch {
 	case i >= s.perPage || lp >= uint32(len(s.pages)):
 		return 0

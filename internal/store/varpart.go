@@ -26,7 +26,7 @@ func (r VarRef) Size() uint32 { return uint32(r.len) }
 //
 // so that a freed block joins its free neighbours at once: no two free blocks touch, and a page whose only
 // block is free goes back. Free blocks are in lists by size class; a block that is large enough is
-// found by two bit operations (two-level segregated fit). Blocks never move.
+// found by a few bit operations (two-level segregated fit). Blocks never move.
 const (
 	unit       = 4 // bytes
 	blockHead  = unit
@@ -38,8 +38,8 @@ const (
 	firstBlock = varHeadSize / unit
 	fullBlock  = pageUnits - firstBlock
 
-	linear  = 16 // classes below are sizes themselves
-	classes = linear + 9*8
+	linear  = 32 // sizes below are classes of their own; above there are 16 classes to a power of two
+	classes = linear + 8*16
 
 	varHeadSize = 8
 )
@@ -59,7 +59,7 @@ type varSpace struct {
 	base  unsafe.Pointer
 	all   uint32 // page+1: list of pages
 	pages uint32
-	have  [2]uint64 // a bit per class with free blocks
+	have  [3]uint64 // a bit per class with free blocks
 	class []VarRef  // heads of the lists (len is not used)
 }
 
@@ -72,8 +72,8 @@ func classOf(n uint32) uint32 {
 	if n < linear {
 		return n
 	}
-	e := uint32(bits.Len32(n)) - 1 // 4 to 12
-	return linear + (e-4)*8 + n>>(e-3)&7
+	e := uint32(bits.Len32(n)) - 1 // 5 to 12
+	return linear + (e-5)*16 + n>>(e-4)&15
 }
 
 // roundUp is the smallest class whose every block has n units.
@@ -82,7 +82,7 @@ func roundUp(n uint32) uint32 {
 		return n
 	}
 	e := uint32(bits.Len32(n)) - 1
-	return classOf(n + 1<<(e-3) - 1)
+	return classOf(n + 1<<(e-4) - 1)
 }
 
 func (v *varSpace) word(page, off uint32) *uint32 {
@@ -125,23 +125,10 @@ func (v *varSpace) alloc(bytes uint32) (VarRef, bool) {
 	return VarRef{page: page, off: uint16(off), len: uint16(bytes)}, true
 }
 
-// find takes a free block of at least n units out of its list. The last resort, the class in which only some blocks
-// are large enough, is searched for `tries` blocks.
+// find takes a free block of at least n units out of its list: out of the size's own class if one of the first `tries`
+// blocks there is large enough (which packs better than always cutting a larger one), else out of the next class
+// in which all are.
 func (v *varSpace) find(n uint32, tries int) (page, off uint32, ok bool) {
-	c := roundUp(n)
-	if c < classes {
-		w := c >> 6
-		m := v.have[w] >> (c & 63) << (c & 63)
-		if m == 0 && w == 0 {
-			w, m = 1, v.have[1]
-		}
-		if m != 0 {
-			r := v.class[w<<6|uint32(bits.TrailingZeros64(m))]
-			page, off = r.page, uint32(r.off)
-			v.unlink(page, off)
-			return page, off, true
-		}
-	}
 	r := v.class[classOf(n)]
 	for ; r.off != 0 && tries > 0; tries-- {
 		b := v.block(r.page, uint32(r.off))
@@ -151,7 +138,22 @@ func (v *varSpace) find(n uint32, tries int) (page, off uint32, ok bool) {
 		}
 		r = VarRef{page: b.nextPage, off: b.nextOff}
 	}
-	return 0, 0, false
+	c := roundUp(n)
+	if c >= classes {
+		return 0, 0, false
+	}
+	w := c >> 6
+	m := v.have[w] >> (c & 63) << (c & 63)
+	for m == 0 && w < uint32(len(v.have))-1 {
+		w++
+		m = v.have[w]
+	}
+	if m == 0 {
+		return 0, 0, false
+	}
+	r = v.class[w<<6|uint32(bits.TrailingZeros64(m))]
+	v.unlink(r.page, uint32(r.off))
+	return r.page, uint32(r.off), true
 }
 
 // cut makes the block at off one of n units in use; what is left of it becomes (or joins) a free block.
@@ -271,7 +273,7 @@ func (v *varSpace) drop(max uint32) uint32 {
 		return max
 	}
 	clear(v.class)
-	v.have = [2]uint64{}
+	v.have = [3]uint64{}
 	for ; v.all != 0 && max > 0; max-- {
 		v.giveBack(v.all - 1)
 	}
