@@ -29,9 +29,10 @@ type Layout struct {
 	cols   []rowColumn // non-key, in column order
 	// bitmaps over non-key columns, MaskWords words each
 	fixedMask, varMask, nullMask, notNull []uint32
-	last                                  uint32 // bits of the last mask word that mean something
-	padded                                []uint32
-	distRange                             bool // the distribution columns follow each other in the key
+	last                                  uint32   // bits of the last mask word that mean something
+	padded                                []uint32 // fixed non-key columns with padding
+	keyPlain                              bool     // any KeyFixed bytes are a key: no lengths, no padding
+	distRange                             bool     // the distribution columns follow each other in the key
 	distFrom, distTo                      uint32
 }
 
@@ -101,7 +102,10 @@ func (l *Layout) place(t *Table) {
 		}
 	}
 	if fixedKey {
-		l.KeyFixed = l.KeyMax
+		l.KeyFixed, l.keyPlain = l.KeyMax, true
+		for i := range l.key {
+			l.keyPlain = l.keyPlain && l.key[i].bytes == l.key[i].size
+		}
 	}
 	l.placeRow()
 	l.placeDistribution(marked)
@@ -219,6 +223,9 @@ func zero(p unsafe.Pointer, a, b uint32) bool {
 func (l *Layout) CheckKey(p unsafe.Pointer, n uint32) (code uint32) {
 	if l.KeyFixed != 0 && n != l.KeyFixed {
 		return CodeBadLength
+	}
+	if l.keyPlain {
+		return 0
 	}
 	at := uint32(0)
 	for i := range l.key {

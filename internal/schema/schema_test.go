@@ -706,6 +706,22 @@ func BenchmarkProject(b *testing.B) {
 			sink += l.Project(nil, ptr(src), nil, 0, ptr(dst))
 		}
 	})
+	fx := compile(b, tables["flexAsynch"])
+	b.Run("flexAsynch: check key, hashes, check and apply", func(b *testing.B) {
+		k, v := aligned(8), aligned(4)
+		for i := range b.N {
+			*(*uint32)(ptr(k)) = uint32(i)
+			if fx.CheckKey(ptr(k), 8) != 0 {
+				b.Fatal("key")
+			}
+			sink += uint32(Hash(ptr(k), 8) + fx.DistributionHash(ptr(k), 8))
+			w, code := fx.CheckWrite(ptr(v), 4, true)
+			if code != 0 {
+				b.Fatal(code)
+			}
+			sink += fx.Apply(w, ptr(dst), nil, 0, ptr(dst), nil)
+		}
+	})
 	b.Run("check and apply one", func(b *testing.B) {
 		s := binary.LittleEndian.AppendUint64(nil, 4)
 		for range b.N {

@@ -155,34 +155,6 @@ func TestIndexShrinks(t *testing.T) {
 	checkFragment(t, f)
 }
 
-// Keys that all fall into one bucket: slow, but right.
-func TestEqualHashes(t *testing.T) {
-	f := NewFragment(newArena(64), Layout{KeyFixed: 4, FixedSize: 4})
-	const n, h = 500, 0x7700000000000001
-	ids := map[uint32]RowID{}
-	for k := range uint32(n) {
-		_, id, code := f.Insert(h, unsafe.Pointer(&k), 4, 0)
-		if code != 0 {
-			t.Fatal(code)
-		}
-		ids[k] = id
-		// a split sorts rows by their real hash, so the index is only left alone as long as it does not grow
-		if f.rows == growRows {
-			break
-		}
-	}
-	for k, id := range ids {
-		if r, got := f.Find(h, unsafe.Pointer(&k), 4); r == nil || got != id {
-			t.Fatalf("key %d", k)
-		}
-		f.Unindex(h, id)
-		if r, _ := f.Find(h, unsafe.Pointer(&k), 4); r != nil {
-			t.Fatal("hidden row found")
-		}
-		f.FreeSlot(id, 3)
-	}
-}
-
 // keysOfBucket are keys whose hashes agree in the lowest bits.
 func keysOfBucket(bits, n int) (keys []uint64) {
 	for k := uint64(0); len(keys) < n; k++ {
