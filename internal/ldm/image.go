@@ -132,9 +132,10 @@ func (b *Block) become(o *operation, r *store.RowHead) {
 	}
 }
 
-// readCommitted answers a read that takes no lock: with the committed row, or with what the own transaction has made
-// of it.
-func (b *Block) readCommitted(f *fragment, flags uint8, q *request, client signal.Addr, ref, tx uint32) uint32 {
+// readCommitted answers a read that takes no lock: with the committed row, or, if it comes by way of a coordinator,
+// with what its own transaction has made of that. A read that comes straight from the client was asked for before
+// its transaction got a coordinator, so it sees none of the changes, even if they overtake it.
+func (b *Block) readCommitted(f *fragment, flags uint8, q *request, client signal.Addr, ref, tx uint32, coordinated bool) uint32 {
 	r, _ := f.rows.Find(rowhash.Hash(q.key, q.keyLen), q.key, q.keyLen)
 	if r == nil {
 		return codeNoRow
@@ -142,7 +143,11 @@ func (b *Block) readCommitted(f *fragment, flags uint8, q *request, client signa
 	v := committed(f, r)
 	own := false
 	if r.Lock != 0 {
-		w := b.version(f, r, &operation{client: client, tx: tx})
+		o := operation{} // of nobody
+		if coordinated {
+			o.client, o.tx = client, tx
+		}
+		w := b.version(f, r, &o)
 		if !w.exists {
 			return codeNoRow
 		}
@@ -186,7 +191,7 @@ func (b *Block) onReadReq(r *signal.KeyReq) {
 		}
 	}
 	if code == 0 {
-		code = b.readCommitted(f, r.Flags, &q, r.From, r.Ref, r.Tx)
+		code = b.readCommitted(f, r.Flags, &q, r.From, r.Ref, r.Tx, false)
 	}
 	if code != 0 {
 		b.keyRef(r.From, r.Ref, r.Tx, code)
