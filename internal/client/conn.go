@@ -240,7 +240,7 @@ func (c *Conn) begin(num uint16, timeout int64) (*request, target) {
 		i++
 	}
 	if i == maxRequests {
-		return nil, target{err: ndberror.Get(ndberror.TooManyRequests)}
+		return nil, target{err: ndberror.Get(ndberror.TooManyOperations)}
 	}
 	if i == len(c.requests) {
 		c.requests = append(c.requests, request{})

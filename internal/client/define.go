@@ -253,11 +253,16 @@ func (s *Session) dropOpen() {
 	}
 	s.env.Buf(s.openDest).Truncate(int(s.openAt))
 	s.open = nil
+	o.neverSent()
+}
+
+// neverSent takes an operation out of the counts of what is awaited.
+func (o *Op) neverSent() {
 	if o.state == opSent {
-		o.state = opDone
 		o.tx.reads--
 		if o.direct && o.flags&signal.FlagIgnoreError == 0 {
 			o.tx.unsure--
 		}
 	}
+	o.state = opDone
 }

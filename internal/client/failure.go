@@ -33,9 +33,7 @@ func (s *Session) SetView(v *View) {
 }
 
 func (s *Session) nodeFailed(node uint8) {
-	if s.open != nil && s.open.tx.involves(node) {
-		s.open = nil // its buffer is gone
-	}
+	s.openLost(node)
 	for i := range s.txs {
 		t := &s.txs[i]
 		if t.state == free || t.state == Ended || !t.involves(node) {
@@ -43,6 +41,18 @@ func (s *Session) nodeFailed(node uint8) {
 		}
 		s.lost(t, node)
 	}
+}
+
+// openLost ends the open operation if its request was in a buffer to a failed node, which is gone.
+func (s *Session) openLost(node uint8) {
+	o := s.open
+	if o == nil || o.direct && o.node != node || !o.direct && o.tx.tc.Node() != node {
+		return
+	}
+	s.open = nil
+	o.err = ndberror.Get(ndberror.NodeFailed)
+	o.tx.fail(o.err)
+	o.neverSent()
 }
 
 // involves tells whether something of the transaction is at a node.

@@ -102,7 +102,7 @@ const (
 	NoAnswer           = 4012 // an answer did not come in time; the outcome is unknown
 	AnswerLost         = 4008 // the link broke while the commit was under way; the outcome is unknown
 	CommittedNotRead   = 4115 // committed, but a node failed before it sent all rows
-	TooManyOperations  = 4000 // MaxOperations of the session
+	TooManyOperations  = 4032 // MaxOperations of the session, or too many requests about tables at once
 	TooManyTx          = 4006 // MaxTransactions of the session
 	SendBufferFull     = 4021 // the client's own send buffer
 	TxEnded            = 4114 // the transaction has ended
@@ -115,7 +115,6 @@ const (
 	NotOfTable         = 4247 // the row belongs to another table, or the definition is wrong
 	BadAnswer          = 4005 // a data node sent what cannot be
 	CommitWindowFull   = 4022 // too many commits whose outcome has not been heard
-	TooManyRequests    = 4032 // too many requests about tables at once
 	SessionClosed      = 4121 // the session or connection is closed
 	UnknownNode        = 4120 // no such data node
 	TableDefinitionBad = 738  // the definition of a table cannot be
@@ -177,7 +176,7 @@ var wordings = []struct {
 	{NoAnswer, "no answer came in time: the transaction may have been committed or not"},
 	{AnswerLost, "the link to the coordinator broke during the commit: the transaction may have been committed or not"},
 	{CommittedNotRead, "the transaction has committed, but a node failed before it had sent every row"},
-	{TooManyOperations, "no operation record is free in the session: poll for answers first, or raise MaxOperations"},
+	{TooManyOperations, "too many operations of the session are under way: poll for answers first, or raise MaxOperations"},
 	{TooManyTx, "no transaction record is free in the session: close transactions or poll for answers first, or raise MaxTransactions"},
 	{SendBufferFull, "the send buffer to the data node is full for the moment"},
 	{CommitWindowFull, "too many commits of the session are under way: poll for answers first"},
@@ -190,7 +189,6 @@ var wordings = []struct {
 	{ValueTooLong, "the value is longer than its column"},
 	{NotOfTable, "the row or record belongs to another table or another definition of it"},
 	{BadAnswer, "a data node sent an answer that does not fit the request"},
-	{TooManyRequests, "too many requests about tables are under way: try again"},
 	{SessionClosed, "the session or its connection is closed"},
 	{UnknownNode, "there is no such data node, or it is not connected"},
 }
