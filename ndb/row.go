@@ -111,22 +111,26 @@ func (t *Table) isAll(set []uint64) bool {
 	return true
 }
 
-// NewRow makes an empty row of the table. With columns, a read of it reads only these; the others keep their values.
-func (t *Table) NewRow(columns ...string) (*Row, error) {
+// NewRow makes an empty row of the table.
+func (t *Table) NewRow() *Row {
 	words := (len(t.columns) + 63) / 64
 	r := &Row{t: t, format: t.all, set: make([]uint64, words), mem: make([]uint64, (t.all.size+7)/8)}
 	r.base = unsafe.Pointer(&r.mem[0])
-	if len(columns) > 0 {
-		set := make([]uint64, words)
-		for _, name := range columns {
-			i := t.Column(name)
-			if i < 0 {
-				return nil, fmt.Errorf("ndb: table %s has no column %s", t.Name(), name)
-			}
-			set[i/64] |= 1 << (i % 64)
+	return r
+}
+
+// NewRowOf makes an empty row of which a read reads only the named columns; the others keep their values.
+func (t *Table) NewRowOf(columns ...string) (*Row, error) {
+	r := t.NewRow()
+	set := make([]uint64, len(r.set))
+	for _, name := range columns {
+		i := t.Column(name)
+		if i < 0 {
+			return nil, fmt.Errorf("ndb: table %s has no column %s", t.Name(), name)
 		}
-		r.format = t.formatFor(set)
+		set[i/64] |= 1 << (i % 64)
 	}
+	r.format = t.formatFor(set)
 	return r, nil
 }
 
