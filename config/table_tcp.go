@@ -27,7 +27,7 @@ var tcpParameters = []Parameter{
 	{Name: "Proxy", Kind: KindString, Needs: NeedNodeRestart,
 		Effect: NotSupported, Because: "a link cannot go through a proxy"},
 	{Name: "ReceiveBufferMemory", Kind: KindInt, Default: "2M", Min: "16K", Max: "4294967039", Unit: Bytes, Needs: NeedNodeRestart,
-		Does: "receive buffer of a link"},
+		Does: "bytes that are taken from a link at a time; more than 64K is no more than 64K"},
 	{Name: "SendBufferMemory", Kind: KindInt, Default: "2M", Min: "64K", Max: "4294967039", Unit: Bytes, Needs: NeedNodeRestart,
 		Does: "send buffer of a link; when it is full, senders are held back"},
 	{Name: "SendSignalId", Kind: KindBool, Default: "true", Needs: NeedNodeRestart,

@@ -40,6 +40,8 @@ type Peer struct {
 	// SendSoft is how many bytes may wait for the peer before requests are held back, SendHard how many before its link is
 	// cut; per socket.
 	SendSoft, SendHard int
+	// ReadBytes is how much one read takes at most; 0, or more than 64 KiB: 64 KiB.
+	ReadBytes int
 	// SendKernel and ReceiveKernel are sizes for the system's socket buffers; 0 leaves them to the system, which on the
 	// loopback address was as fast as any fixed size. MaxSegment is the largest TCP segment; 0 leaves it to the system.
 	SendKernel, ReceiveKernel, MaxSegment int
@@ -133,6 +135,9 @@ func New(cfg Config) (*Host, error) {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	for n := range cfg.Peers {
 		if p := cfg.Peers[n]; p.Kind != 0 && n != int(cfg.Node) {
+			if p.ReadBytes <= 0 || p.ReadBytes > readBytes {
+				p.ReadBytes = readBytes
+			}
 			h.peers[n] = &peer{Peer: p, node: uint8(n), changed: make(chan struct{})}
 		}
 	}

@@ -68,7 +68,7 @@ func (l *loop) read(s *socket) {
 		return
 	}
 	k := copy(l.buf, s.carry)
-	n, e := receive(s.fd, l.buf[k:min(k+readBytes, len(l.buf))])
+	n, e := receive(s.fd, l.buf[k:min(k+s.peer.ReadBytes, len(l.buf))])
 	switch {
 	case e == errAgain:
 		return
