@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,6 +25,7 @@ type testNode struct {
 	ln     net.Listener
 	addr   string
 	ups    chan signal.LinkRep
+	ups2   chan signal.LinkRep // of data nodes
 	downs  chan signal.LinkRep
 	events chan signal.EventRep
 	done   chan Exit
@@ -48,7 +50,7 @@ func newTestNode(t testing.TB, id uint8, threads int, peers func(*[256]Peer)) *t
 		t.Fatal(err)
 	}
 	n := &testNode{id: id, ln: ln, addr: ln.Addr().String(), done: make(chan Exit, 1),
-		ups: make(chan signal.LinkRep, 1000), downs: make(chan signal.LinkRep, 1000), events: make(chan signal.EventRep, 1000),
+		ups: make(chan signal.LinkRep, 1000), ups2: make(chan signal.LinkRep, 1000), downs: make(chan signal.LinkRep, 1000), events: make(chan signal.EventRep, 1000),
 		logged: make(chan string, 10000)}
 	cfg := Config{Node: id, LDMs: threads, TCs: threads, Name: clusterName, Listener: ln, TraceDir: t.TempDir(), TracesKept: 2, Patience: 100 * time.Millisecond,
 		Log: func(f string, a ...any) {
@@ -113,6 +115,9 @@ func (n *testNode) deliver(env *kernel.Env, p unsafe.Pointer) {
 			r := (*signal.LinkRep)(p)
 			n.linked[r.Node].Store(true)
 			n.ups <- *r
+			if r.Kind == uint32(signal.PeerData) {
+				n.ups2 <- *r
+			}
 		case signal.NumLinkDownRep:
 			r := (*signal.LinkRep)(p)
 			n.linked[r.Node].Store(false)
@@ -182,17 +187,21 @@ func tryClient(n *testNode, node uint8, socket int) (*client, error) {
 	return k, nil
 }
 
-// newClient opens every socket of a client's link.
+// newClient opens every socket of a client's link, as soon as nothing of the node's last link is left.
 func newClient(t testing.TB, n *testNode, node uint8) []*client {
 	t.Helper()
 	var all []*client
-	for k := 0; k == 0 || k < int(all[0].conf.Sockets); k++ {
+	for k := 0; k == 0 || k < int(all[0].conf.Sockets); {
 		c, err := tryClient(n, node, k)
-		if err != nil {
+		var r *refusal
+		if errors.As(err, &r) && r.code == signal.RefuseTaken {
+			continue
+		} else if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
 		all = append(all, c)
+		k++
 	}
 	return all
 }

@@ -436,3 +436,73 @@ func FuzzLink(f *testing.F) {
 		}
 	})
 }
+
+// Clients come, send to every thread by every socket, and vanish in the middle; two data nodes lose their link again and
+// again. No signal may be executed before its link's LinkUpRep or after its LinkDownRep, on any thread.
+func TestLinksThatComeAndGoUnderLoad(t *testing.T) {
+	a := newTestNode(t, 1, 3, nil)
+	b := newTestNode(t, 2, 2, func(p *[256]Peer) { p[1].Dial = dialTo(a) })
+	for _, n := range []*testNode{a, b} {
+		other := uint8(3 - n.id)
+		n.handle = func(env *kernel.Env, h *signal.Head) {
+			if h.Num != signal.NumTickOrd {
+				return
+			}
+			for range env.Rand() % 100 {
+				to := signal.MakeAddr(other, signal.BlockLDM, uint16(env.Rand()%2))
+				m := kernel.Send[signal.PrepareConf](env, to, h.To, signal.NumPrepareConf)
+				m.TcRef, m.First, m.Tail = 0, 0, 0
+			}
+			env.Tick(h.To, int64(env.Rand()%100_000), 0, 0, 0)
+		}
+		n.run(t)
+		for i, l := range n.loops {
+			l.post(func(l *loop) { l.env.Tick(signal.MakeAddr(n.id, signal.BlockLDM, uint16(i)), 0, 0, 0, 0) })
+		}
+	}
+	var clients sync.WaitGroup
+	for id := 51; id < 54; id++ {
+		clients.Add(1)
+		go func() {
+			defer clients.Done()
+			r := rand.New(rand.NewSource(int64(id)))
+			for round := 0; round < 15; {
+				var cs []*client
+				for k := range 3 {
+					c, err := tryClient(a, uint8(id), k)
+					if err != nil {
+						break // its last life is not cleared away yet
+					}
+					cs = append(cs, c)
+				}
+				if len(cs) == 3 {
+					round++
+					for range 1 + r.Intn(10) {
+						_, _ = cs[r.Intn(3)].Write(cs[0].request(r.Intn(3), 0, 1+r.Intn(500)))
+					}
+				}
+				for _, c := range cs {
+					c.Close()
+				}
+			}
+		}()
+	}
+	for range 15 {
+		get(t, a.ups2, "LinkUpRep of the data node")
+		a.Disconnect(2, "a test")
+	}
+	clients.Wait()
+	if a.early.Load()+b.early.Load() != 0 {
+		t.Fatalf("%d and %d signals came outside of their link's life", a.early.Load(), b.early.Load())
+	}
+	newClient(t, a, 60)[0].answersAfter(t)
+}
+
+// answersAfter checks that the node answers.
+func (c *client) answersAfter(t *testing.T) {
+	t.Helper()
+	if _, err := c.Write(c.request(0, 0, 10)); err != nil {
+		t.Fatal(err)
+	}
+	c.answers(t, 0, 10)
+}
