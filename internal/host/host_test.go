@@ -43,7 +43,7 @@ var clusterName = [2]uint32{1, 2}
 
 const testWait = 20 * time.Second
 
-func newTestNode(t testing.TB, id uint8, threads int, peers func(*[256]Peer)) *testNode {
+func newTestNode(t testing.TB, id uint8, threads int, change func(*Config)) *testNode {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,8 +81,8 @@ func newTestNode(t testing.TB, id uint8, threads int, peers func(*[256]Peer)) *t
 			cfg.Peers[i] = Peer{Kind: signal.PeerMgm, SendSoft: 1 << 20, SendHard: 4 << 20}
 		}
 	}
-	if peers != nil {
-		peers(&cfg.Peers)
+	if change != nil {
+		change(&cfg)
 	}
 	if n.Host, err = New(cfg); err != nil {
 		t.Fatal(err)
@@ -314,3 +314,25 @@ func TestSleepingLoopsAreWoken(t *testing.T) {
 
 // signalAt is a signal by its head.
 func signalAt[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
+
+// Threads without sockets reach peers by way of those that have some.
+func TestThreadsWithoutSockets(t *testing.T) {
+	n := newTestNode(t, 1, 4, func(c *Config) { c.Main, c.Receivers = 0, []int{2, 1} }).run(t)
+	cs := newClient(t, n, 51)
+	if len(cs) != 2 {
+		t.Fatalf("%d sockets for 2 receiving threads", len(cs))
+	}
+	for _, c := range []struct{ ldm, out int }{{2, 0}, {1, 1}, {0, 0}, {3, 1}} { // a thread's number modulo the sockets decides
+		for in := range 2 {
+			if _, err := cs[in].Write(cs[in].request(c.ldm, in, 1000)); err != nil {
+				t.Fatal(err)
+			}
+			cs[c.out].answers(t, in, 1000)
+		}
+	}
+	for _, c := range cs {
+		c.Close()
+	}
+	get(t, n.downs, "LinkDownRep")
+	newClient(t, n, 51)
+}

@@ -21,7 +21,7 @@ import (
 )
 
 func TestWhoMayLink(t *testing.T) {
-	n := newTestNode(t, 1, 2, func(p *[256]Peer) { p[77].Kind = 0 }).run(t)
+	n := newTestNode(t, 1, 2, func(c *Config) { c.Peers[77].Kind = 0 }).run(t)
 	for _, c := range []struct {
 		code uint32
 		f    func(*signal.Hello)
@@ -204,7 +204,7 @@ func TestDataNodesLinkAndLinkAgain(t *testing.T) {
 	var b *testNode
 	a := newTestNode(t, 1, 3, nil)
 	a.run(t)
-	b = newTestNode(t, 2, 2, func(p *[256]Peer) { p[1].Dial = dialTo(a) })
+	b = newTestNode(t, 2, 2, func(c *Config) { c.Peers[1].Dial = dialTo(a) })
 	b.run(t)
 	for range 3 {
 		up := get(t, a.ups, "LinkUpRep at the listener")
@@ -234,9 +234,9 @@ func TestSignalsOfAPairOfThreadsKeepTheirOrder(t *testing.T) {
 	all := (threads[1] + threads[2]) * (threads[1] + threads[2])
 	done := make(chan struct{})
 	for id := 1; id <= 2; id++ {
-		nodes[id] = newTestNode(t, uint8(id), threads[id], func(p *[256]Peer) {
+		nodes[id] = newTestNode(t, uint8(id), threads[id], func(c *Config) {
 			if id == 2 {
-				p[1].Dial = dialTo(nodes[1])
+				c.Peers[1].Dial = dialTo(nodes[1])
 			}
 		})
 		type pair struct{ node, thread int }
@@ -441,7 +441,7 @@ func FuzzLink(f *testing.F) {
 // again. No signal may be executed before its link's LinkUpRep or after its LinkDownRep, on any thread.
 func TestLinksThatComeAndGoUnderLoad(t *testing.T) {
 	a := newTestNode(t, 1, 3, nil)
-	b := newTestNode(t, 2, 2, func(p *[256]Peer) { p[1].Dial = dialTo(a) })
+	b := newTestNode(t, 2, 2, func(c *Config) { c.Peers[1].Dial = dialTo(a) })
 	for _, n := range []*testNode{a, b} {
 		other := uint8(3 - n.id)
 		n.handle = func(env *kernel.Env, h *signal.Head) {
