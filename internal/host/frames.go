@@ -44,6 +44,10 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 				if fault = signal.Check(h, s.kind, s.node, env.Node()); fault != nil {
 					break
 				}
+				if h.Num <= signal.NumHelloRef {
+					fault = &signal.Fault{Reason: "a second handshake", Num: h.Num, Len: size}
+					break
+				}
 				if !env.Has(h.To) || h.To.Block() == signal.BlockRuntime {
 					fault = &signal.Fault{Reason: "meant for a block that does not exist", Num: h.Num, Len: size}
 					break

@@ -114,6 +114,7 @@ func TestABadFrameClosesItsLinkAndNothingElse(t *testing.T) {
 		bytes.Repeat([]byte{0xff}, 100),
 		make([]byte, 12),
 		{3, 0, 0xff, 0xee, 0, 0, 0, 0, 0, 0, 0, 0},
+		frameOf(greeting(51, 1, 0, signal.PeerAPI)),
 	} {
 		cs := newClient(t, n, 51)
 		get(t, n.ups, "LinkUpRep")

@@ -161,7 +161,7 @@ func CheckHead(h *Head, kind Peer, peer, self uint8) *Fault {
 		return &Fault{"sent in another node's name", h.Num, n}
 	case h.To.Node() != self:
 		return &Fault{"meant for another node", h.Num, n}
-	case takenBy[h.Num]>>(h.To.Block()&(MaxBlocks-1))&1 == 0:
+	case !handshake(h.Num) && takenBy[h.Num]>>(h.To.Block()&(MaxBlocks-1))&1 == 0:
 		return &Fault{"not for such a block", h.Num, n}
 	}
 	return nil

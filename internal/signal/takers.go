@@ -1,7 +1,8 @@
 package signal
 
 // takers says which blocks take each signal that may come over a link. A block gets nothing else from other nodes, so
-// that a client which sends a signal of the right shape to the wrong block breaks its link, not a node.
+// that a client which sends a signal of the right shape to the wrong block breaks its link, not a node. The signals of
+// a link's handshake are for whoever holds the link; he gives none of them to a block.
 var takers = []struct {
 	blocks []uint8
 	nums   []uint16
@@ -34,3 +35,6 @@ func init() {
 		}
 	}
 }
+
+// handshake tells the signals that open a link.
+func handshake(num uint16) bool { return num >= NumHello && num <= NumHelloRef }
