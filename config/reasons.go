@@ -12,7 +12,6 @@ const (
 	becauseArbitration = "the cluster stops when it loses a data node, until arbitration and takeover exist"
 	becauseHeartbeats  = "a lost node is noticed when its links close; heartbeats come with takeover"
 	becauseAllNodes    = "until recovery exists every start is an initial one, which waits for all data nodes"
-	becauseGCPStop     = "a node that holds up an epoch is not shut down until recovery exists"
 	becauseAngel       = "no process starts a failed data node again"
 	becauseWatchdog    = "there is no watchdog yet"
 	becauseReserved    = "every pool is taken whole at start"

@@ -10,6 +10,8 @@
 package outcome
 
 import (
+	"unsafe"
+
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/signal"
 )
@@ -27,6 +29,9 @@ type ring struct {
 	high uint32 // newest one recorded
 	e    [Window]entry
 }
+
+// RingBytes is what a session's outcomes take, bytes: for the sum of a node's memory.
+const RingBytes = int64(unsafe.Sizeof(ring{}))
 
 // Table is the outcomes that one block keeps.
 type Table struct {
