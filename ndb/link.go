@@ -197,14 +197,11 @@ func (k *keeper) answer(r io.Reader) (*signal.HelloConf, error) {
 	if _, err := io.ReadFull(r, raw[signal.HeadSize:n]); err != nil {
 		return nil, fmt.Errorf("half an answer to the handshake: %w", err)
 	}
-	if fault := signal.Check(h, signal.PeerData, h.From.Node(), h.To.Node()); fault != nil {
-		return nil, fault
-	}
-	switch h.Num {
-	case signal.NumHelloRef:
-		return nil, fmt.Errorf("refused: %s", (*signal.HelloRef)(unsafe.Pointer(h)).Text())
-	case signal.NumHelloConf:
-		c := (*signal.HelloConf)(unsafe.Pointer(h))
+	ref, c := (*signal.HelloRef)(unsafe.Pointer(h)), (*signal.HelloConf)(unsafe.Pointer(h))
+	switch {
+	case h.Num == signal.NumHelloRef && n >= uint32(unsafe.Sizeof(*ref)) && n == uint32(unsafe.Sizeof(*ref))+signal.Pad(min(ref.TextLen, 1<<20)):
+		return nil, fmt.Errorf("refused: %s", ref.Text())
+	case h.Num == signal.NumHelloConf && n == uint32(unsafe.Sizeof(*c)):
 		switch {
 		case c.Version != signal.WireVersion:
 			return nil, fmt.Errorf("the node speaks version %d of the links' protocol, this program %d", c.Version, signal.WireVersion)
@@ -215,7 +212,7 @@ func (k *keeper) answer(r io.Reader) (*signal.HelloConf, error) {
 		}
 		return c, nil
 	}
-	return nil, fmt.Errorf("the handshake was answered by %s", signal.Name(h.Num))
+	return nil, fmt.Errorf("the handshake was answered by a frame of %d bytes, %s", n, signal.Name(h.Num))
 }
 
 // takeFD takes the socket out of the hands of package net: it is read and written by system calls from here on.

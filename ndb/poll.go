@@ -190,7 +190,7 @@ func (c *Conn) execute(st *state, l *link, self *Session) error {
 			cur.leave()
 			return fault
 		}
-		if h.To.Block() != signal.BlockClient || h.Num == signal.NumHelloConf || h.Num == signal.NumHelloRef {
+		if h.To.Block() != signal.BlockClient {
 			cur.leave()
 			return fmt.Errorf("%s for %v came from data node %d", signal.Name(h.Num), h.To, l.node)
 		}

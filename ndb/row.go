@@ -16,6 +16,7 @@ import (
 // request, so that it travels by one copy.
 type Row struct {
 	t       *Table
+	slots   []slot     // of every column
 	format  *rowFormat // the columns that are read
 	mem     []uint64
 	base    unsafe.Pointer // of mem
@@ -34,14 +35,19 @@ type rowFormat struct {
 
 // slot is where a column lies in a row's memory.
 type slot struct {
-	off  uint32 // of the value; of a variable column: a uint32 length, then the bytes
-	flag uint32 // of a bool that is false for NULL; 0: the column cannot be NULL
+	off   uint32 // of the value; of a variable column: a uint32 length, then the bytes
+	flag  uint32 // of a bool that is false for NULL; 0: the column cannot be NULL
+	bytes uint32 // of the value, the longest if it varies
+	kind  uint64 // one bit: 1 << Type
 }
 
 // newRowFormat lays the table's columns out and compiles the copies of those whose bits are in set (nil: all) and of the key.
 func newRowFormat(t *Table, set []uint64) (*rowFormat, error) {
 	f := &rowFormat{slots: make([]slot, len(t.columns))}
 	l := t.core.Layout
+	for i := range t.columns {
+		f.slots[i].bytes, f.slots[i].kind = l.Place(i).Bytes, 1<<t.columns[i].Type
+	}
 	at := uint32(8) // 0 is nowhere
 	place := func(key, variable bool) {
 		for i := range t.columns {
@@ -114,7 +120,7 @@ func (t *Table) isAll(set []uint64) bool {
 // NewRow makes an empty row of the table.
 func (t *Table) NewRow() *Row {
 	words := (len(t.columns) + 63) / 64
-	r := &Row{t: t, format: t.all, set: make([]uint64, words), mem: make([]uint64, (t.all.size+7)/8)}
+	r := &Row{t: t, slots: t.all.slots, format: t.all, set: make([]uint64, words), mem: make([]uint64, (t.all.size+7)/8)}
 	r.base = unsafe.Pointer(&r.mem[0])
 	return r
 }
@@ -167,16 +173,17 @@ func (r *Row) Node() int {
 }
 
 // at begins the setting of a column: where its value goes, or nil after an error.
-func (r *Row) at(col int, kinds uint64) *byte {
-	if uint(col) >= uint(len(r.t.columns)) || kinds>>r.t.columns[col].Type&1 == 0 {
-		return r.bad(col, ndberror.NotOfTable, "no column of that kind")
+func (r *Row) at(col int, kinds uint64) (unsafe.Pointer, *slot) {
+	if uint(col) >= uint(len(r.slots)) || kinds&r.slots[col].kind == 0 {
+		r.bad(col, ndberror.NotOfTable, "no column of that kind")
+		return nil, nil
 	}
-	r.set[col/64] |= 1 << (col % 64)
-	s := &r.t.all.slots[col]
+	s := &r.slots[col]
+	r.set[uint(col)/64] |= 1 << (uint(col) % 64)
 	if s.flag != 0 {
 		*(*bool)(unsafe.Add(r.base, s.flag)) = true
 	}
-	return (*byte)(unsafe.Add(r.base, s.off))
+	return unsafe.Add(r.base, s.off), s
 }
 
 // Kinds of columns, as bits of Type.
@@ -190,7 +197,8 @@ const (
 	kindAny      = ^uint64(0)
 )
 
-func (r *Row) bad(col, code int, text string) *byte {
+//go:noinline
+func (r *Row) bad(col, code int, text string) {
 	if r.err == nil {
 		name := fmt.Sprintf("column %d", col)
 		if col >= 0 && col < len(r.t.columns) {
@@ -198,55 +206,48 @@ func (r *Row) bad(col, code int, text string) *byte {
 		}
 		r.err = fmt.Errorf("ndb: %s of table %s: %s: %w", name, r.t.Name(), text, ErrorOf(code))
 	}
-	return nil
 }
-
-func (r *Row) bytes(col int) uint32 { return r.t.core.Layout.Place(col).Bytes }
 
 // SetUint sets an unsigned column. A value that does not fit, or a column of another kind, makes the operation fail; so
 // it is with the other setters.
 func (r *Row) SetUint(col int, v uint64) {
-	p := r.at(col, kindUnsigned)
-	if p == nil {
-		return
+	p, s := r.at(col, kindUnsigned)
+	switch {
+	case p == nil:
+	case s.bytes == 4 && v>>32 == 0:
+		*(*uint32)(p) = uint32(v)
+	default:
+		r.putInt(col, p, v, s.bytes >= 8 || v>>(8*s.bytes) == 0)
 	}
-	r.putInt(col, p, v, r.bytes(col) >= 8 || v>>(8*r.bytes(col)) == 0)
 }
 
 // SetInt sets a signed column.
 func (r *Row) SetInt(col int, v int64) {
-	p := r.at(col, kindSigned)
-	if p == nil {
-		return
+	if p, s := r.at(col, kindSigned); p != nil {
+		r.putInt(col, p, uint64(v), s.bytes >= 8 || v < 1<<(8*s.bytes-1) && v >= -1<<(8*s.bytes-1))
 	}
-	n := r.bytes(col)
-	r.putInt(col, p, uint64(v), n >= 8 || v < 1<<(8*n-1) && v >= -1<<(8*n-1))
 }
 
-func (r *Row) putInt(col int, p *byte, v uint64, fits bool) {
-	n := r.bytes(col)
+func (r *Row) putInt(col int, p unsafe.Pointer, v uint64, fits bool) {
+	n := r.slots[col].bytes
 	if !fits || n > 8 {
 		r.bad(col, ndberror.ValueTooLong, "the value does not fit")
 		return
 	}
-	if n == 4 {
-		*(*uint32)(unsafe.Pointer(p)) = uint32(v)
-		return
-	}
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], v)
-	copy(unsafe.Slice(p, n), b[:n])
+	copy(unsafe.Slice((*byte)(p), n), b[:n])
 }
 
 // SetFloat sets a float or double column.
 func (r *Row) SetFloat(col int, v float64) {
-	p := r.at(col, kindFloat)
+	p, s := r.at(col, kindFloat)
 	switch {
 	case p == nil:
-	case r.bytes(col) == 4:
-		*(*uint32)(unsafe.Pointer(p)) = math.Float32bits(float32(v))
-	case r.bytes(col) == 8:
-		binary.LittleEndian.PutUint64(unsafe.Slice(p, 8), math.Float64bits(v))
+	case s.kind == 1<<TypeFloat && s.bytes == 4:
+		*(*uint32)(p) = math.Float32bits(float32(v))
+	case s.kind == 1<<TypeDouble && s.bytes == 8:
+		binary.LittleEndian.PutUint64(unsafe.Slice((*byte)(p), 8), math.Float64bits(v))
 	default:
 		r.bad(col, ndberror.NotOfTable, "the column is an array")
 	}
@@ -254,26 +255,24 @@ func (r *Row) SetFloat(col int, v float64) {
 
 // SetBytes sets a character or binary column; what a column of fixed length is longer is filled.
 func (r *Row) SetBytes(col int, v []byte) {
-	p := r.at(col, kindText)
+	p, s := r.at(col, kindText)
 	if p == nil {
 		return
 	}
-	n := r.bytes(col)
-	if len(v) > int(n) {
-		r.bad(col, ndberror.ValueTooLong, fmt.Sprintf("a value of %d bytes, where %d fit", len(v), n))
+	if len(v) > int(s.bytes) {
+		r.bad(col, ndberror.ValueTooLong, fmt.Sprintf("a value of %d bytes, where %d fit", len(v), s.bytes))
 		return
 	}
-	switch r.t.columns[col].Type {
-	case TypeVarchar, TypeVarbinary:
-		*(*uint32)(unsafe.Pointer(p)) = uint32(len(v))
-		copy(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(p), 4)), n), v)
+	if s.kind&kindVariable != 0 {
+		*(*uint32)(p) = uint32(len(v))
+		copy(unsafe.Slice((*byte)(unsafe.Add(p, 4)), s.bytes), v)
 		return
 	}
 	fill := byte(0)
-	if r.t.columns[col].Type == TypeChar {
+	if s.kind == 1<<TypeChar {
 		fill = ' '
 	}
-	b := unsafe.Slice(p, n)
+	b := unsafe.Slice((*byte)(p), s.bytes)
 	for i := copy(b, v); i < len(b); i++ {
 		b[i] = fill
 	}
@@ -286,104 +285,107 @@ func (r *Row) SetString(col int, v string) {
 
 // SetWords sets a column of 32-bit values, as many as it has.
 func (r *Row) SetWords(col int, v []uint32) {
-	p := r.at(col, kindWords)
+	p, s := r.at(col, kindWords)
 	if p == nil {
 		return
 	}
-	if uint32(4*len(v)) != r.bytes(col) {
-		r.bad(col, ndberror.ValueTooLong, fmt.Sprintf("%d values for %d", len(v), r.bytes(col)/4))
+	if uint32(4*len(v)) != s.bytes {
+		r.bad(col, ndberror.ValueTooLong, fmt.Sprintf("%d values for %d", len(v), s.bytes/4))
 		return
 	}
-	copy(unsafe.Slice((*uint32)(unsafe.Pointer(p)), len(v)), v)
+	copy(unsafe.Slice((*uint32)(p), len(v)), v)
 }
 
 // SetNull sets a column to NULL.
 func (r *Row) SetNull(col int) {
-	if r.at(col, kindAny) == nil {
-		return
-	}
-	s := &r.t.all.slots[col]
-	if s.flag == 0 {
+	p, s := r.at(col, kindAny)
+	switch {
+	case p == nil:
+	case s.flag == 0:
 		r.bad(col, ndberror.NullNotAllowed, "it cannot be NULL")
-		return
+	default:
+		*(*bool)(unsafe.Add(r.base, s.flag)) = false
 	}
-	*(*bool)(unsafe.Add(r.base, s.flag)) = false
 }
 
 // IsNull tells whether a column is NULL.
 func (r *Row) IsNull(col int) bool {
-	if uint(col) >= uint(len(r.t.columns)) {
+	if uint(col) >= uint(len(r.slots)) {
 		return true
 	}
-	s := &r.t.all.slots[col]
+	s := &r.slots[col]
 	return s.flag != 0 && !*(*bool)(unsafe.Add(r.base, s.flag))
 }
 
-// value is where a column's value is, nil if it is NULL or of another kind.
-func (r *Row) value(col int, kinds uint64) *byte {
-	if uint(col) >= uint(len(r.t.columns)) || kinds>>r.t.columns[col].Type&1 == 0 || r.IsNull(col) {
-		return nil
+// value is where a column's value is; nil if it is NULL or of another kind.
+func (r *Row) value(col int, kinds uint64) (unsafe.Pointer, *slot) {
+	if uint(col) >= uint(len(r.slots)) || kinds&r.slots[col].kind == 0 || r.IsNull(col) {
+		return nil, nil
 	}
-	return (*byte)(unsafe.Add(r.base, r.t.all.slots[col].off))
+	return unsafe.Add(r.base, r.slots[col].off), &r.slots[col]
 }
 
-// Uint is the value of an unsigned column; 0 if it is NULL, or the column is of another kind. So it is with the others.
-func (r *Row) Uint(col int) uint64 {
-	p := r.value(col, kindUnsigned)
-	if p == nil {
-		return 0
-	}
-	if r.bytes(col) == 4 {
-		return uint64(*(*uint32)(unsafe.Pointer(p)))
-	}
+// integer is the first 8 bytes of a value, or as many as it has.
+func integer(p unsafe.Pointer, s *slot) uint64 {
 	var b [8]byte
-	copy(b[:], unsafe.Slice(p, min(r.bytes(col), 8)))
+	copy(b[:], unsafe.Slice((*byte)(p), min(s.bytes, 8)))
 	return binary.LittleEndian.Uint64(b[:])
+}
+
+// Uint is the value of an unsigned column, of an array its first ones; 0 if it is NULL, or the column is of another
+// kind. So it is with the others.
+func (r *Row) Uint(col int) uint64 {
+	p, s := r.value(col, kindUnsigned)
+	switch {
+	case p == nil:
+		return 0
+	case s.bytes == 4:
+		return uint64(*(*uint32)(p))
+	}
+	return integer(p, s)
 }
 
 // Int is the value of a signed column.
 func (r *Row) Int(col int) int64 {
-	p := r.value(col, kindSigned)
+	p, s := r.value(col, kindSigned)
 	if p == nil {
 		return 0
 	}
-	n := min(r.bytes(col), 8)
-	var b [8]byte
-	copy(b[:], unsafe.Slice(p, n))
-	return int64(binary.LittleEndian.Uint64(b[:])<<(64-8*n)) >> (64 - 8*n)
+	shift := 64 - 8*min(s.bytes, 8)
+	return int64(integer(p, s)<<shift) >> shift
 }
 
 // Float is the value of a float or double column.
 func (r *Row) Float(col int) float64 {
-	p := r.value(col, kindFloat)
+	p, s := r.value(col, kindFloat)
 	switch {
 	case p == nil:
 		return 0
-	case r.bytes(col) == 4:
-		return float64(math.Float32frombits(*(*uint32)(unsafe.Pointer(p))))
+	case s.kind == 1<<TypeFloat:
+		return float64(math.Float32frombits(*(*uint32)(p)))
 	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(unsafe.Slice(p, 8)))
+	return math.Float64frombits(integer(p, s))
 }
 
 // Bytes is the value of a character or binary column with all its padding; it is valid until the row changes.
 func (r *Row) Bytes(col int) []byte {
-	p := r.value(col, kindText)
-	if p == nil {
+	p, s := r.value(col, kindText)
+	switch {
+	case p == nil:
 		return nil
+	case s.kind&kindVariable != 0:
+		return unsafe.Slice((*byte)(unsafe.Add(p, 4)), *(*uint32)(p))
 	}
-	if kindVariable>>r.t.columns[col].Type&1 != 0 {
-		return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(p), 4)), *(*uint32)(unsafe.Pointer(p)))
-	}
-	return unsafe.Slice(p, r.bytes(col))
+	return unsafe.Slice((*byte)(p), s.bytes)
 }
 
 // Words is the value of a column of 32-bit values; it is valid until the row changes.
 func (r *Row) Words(col int) []uint32 {
-	p := r.value(col, kindWords)
+	p, s := r.value(col, kindWords)
 	if p == nil {
 		return nil
 	}
-	return unsafe.Slice((*uint32)(unsafe.Pointer(p)), r.bytes(col)/4)
+	return unsafe.Slice((*uint32)(p), s.bytes/4)
 }
 
 // written is the format of the columns that were set.

@@ -701,6 +701,10 @@ func storeUint(p unsafe.Pointer, size uint32, v uint64) {
 
 // Place finds the fragment of the row whose key is in row, and the ldm that has its primary.
 func (f *Format) Place(row unsafe.Pointer) (fragment int, primary signal.Addr, err *ndberror.Error) {
+	if f.key8 {
+		frag, primary := f.table.place(unsafe.Add(row, f.keyOff), 8)
+		return int(frag), primary, nil
+	}
 	var key [schema.MaxKeyBytes/8 + 1]uint64
 	n, code := f.putKey(row, unsafe.Pointer(&key))
 	if code != 0 {
