@@ -28,6 +28,8 @@ var tools = []tool{
 	{"desc", "ndb_desc", "describes tables: columns, keys, partitions", tabletool.Desc},
 	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},
 	{"flexasynch", "flexAsynch", "the benchmark of the record API: inserts, reads, updates, deletes", flexAsynch},
+	{"bench", "", "benchmarks that are not programs of NDB's: restart, failover",
+		later("both measure what comes with recovery and takeover; for operations per second there is flexAsynch")},
 	{"select-all", "ndb_select_all", "prints the rows of a table",
 		later("it comes with table scans")},
 	{"select-count", "ndb_select_count", "counts the rows of a table",
