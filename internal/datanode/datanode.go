@@ -192,11 +192,17 @@ func (t *Thread) Touch(w *[16]unsafe.Pointer, n int) {
 	var hash [16]uint64
 	for i := range min(n, len(w)) {
 		h := (*signal.Head)(w[i])
-		if h.To.Block() != signal.BlockLDM || int(h.To.Instance()) >= len(t.ldms) {
-			continue
-		}
-		if b := t.ldms[h.To.Instance()]; b != nil {
-			at[i], rows[i], hash[i] = b.Aim(h)
+		switch {
+		case h.To.Block() == signal.BlockLDM && int(h.To.Instance()) < len(t.ldms):
+			if b := t.ldms[h.To.Instance()]; b != nil {
+				at[i], rows[i], hash[i] = b.Aim(h)
+			}
+		case h.Num == signal.NumKeyReq: // the coordinator will pass it on, mostly to an ldm of its own thread
+			for _, b := range t.ldms {
+				if b != nil && at[i] == nil {
+					at[i], rows[i], hash[i] = b.Aim(h)
+				}
+			}
 		}
 	}
 	store.Prefetch16(&at)
