@@ -502,7 +502,7 @@ func TestNothingAllocates(t *testing.T) {
 			Prefetch16(&p)
 			p[0] = f.RowPtr(h)
 			PrefetchRows16(&p)
-			r, id, code := f.Insert(h, unsafe.Pointer(&k), 8, LockInsert)
+			r, _, code := f.Insert(h, unsafe.Pointer(&k), 8, LockInsert)
 			if code != 0 {
 				t.Fatal(code)
 			}
@@ -514,13 +514,13 @@ func TestNothingAllocates(t *testing.T) {
 			}
 			if k >= 5000 {
 				old := k - 5000
-				_, id = f.Find(hash8(&old), unsafe.Pointer(&old), 8)
+				_, id := f.Find(hash8(&old), unsafe.Pointer(&old), 8)
 				f.Remove(hash8(&old), id, 6)
 			}
 
 			key[0] = uint32(k)
 			h = rowhash.Hash(unsafe.Pointer(&key[0]), 8)
-			r, id, code = g.Insert(h, unsafe.Pointer(&key[0]), 8, 0)
+			r, _, code = g.Insert(h, unsafe.Pointer(&key[0]), 8, 0)
 			if code != 0 || g.SetVar(r, unsafe.Pointer(&v[0]), uint32(k%50)*4) != 0 || g.SetVar(r, unsafe.Pointer(&v[0]), uint32(k%37)*4) != 0 {
 				t.Fatal(code)
 			}
@@ -532,7 +532,7 @@ func TestNothingAllocates(t *testing.T) {
 			if k >= 500 {
 				key[0] = uint32(k - 500)
 				h = rowhash.Hash(unsafe.Pointer(&key[0]), 8)
-				_, id = g.Find(h, unsafe.Pointer(&key[0]), 8)
+				_, id := g.Find(h, unsafe.Pointer(&key[0]), 8)
 				g.Unindex(h, id)
 				g.FreeSlot(id, 7)
 			}
