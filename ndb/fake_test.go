@@ -38,7 +38,8 @@ type fakeCluster struct {
 type fakeNode struct {
 	c       *fakeCluster
 	id      uint8
-	ln      net.Listener
+	ln      net.Listener // guarded by mu
+	addr    *net.TCPAddr
 	sockets int
 	secret  atomic.Uint32
 	mu      sync.Mutex
@@ -103,7 +104,12 @@ func (f *fakeNode) listen(addr string) {
 	if err != nil {
 		f.c.t.Fatal(err)
 	}
+	f.mu.Lock()
 	f.ln = ln
+	f.mu.Unlock()
+	if f.addr == nil {
+		f.addr = ln.Addr().(*net.TCPAddr)
+	}
 	go func() {
 		for {
 			nc, err := ln.Accept()
@@ -120,8 +126,8 @@ func (f *fakeNode) listen(addr string) {
 
 // kill closes all links and the port; back opens the port again, as a new run of the node.
 func (f *fakeNode) kill() {
-	f.ln.Close()
 	f.mu.Lock()
+	f.ln.Close()
 	for nc := range f.live {
 		nc.Close()
 	}
@@ -131,7 +137,7 @@ func (f *fakeNode) kill() {
 
 func (f *fakeNode) back() {
 	f.secret.Add(1)
-	f.listen(f.ln.Addr().String())
+	f.listen(f.addr.String())
 }
 
 // setState changes the node's state and tells every client.
@@ -150,7 +156,7 @@ func (m *fakeManager) close()                 {}
 func (m *fakeManager) port(_ context.Context, node int) (int, error) {
 	for _, f := range m.c.nodes {
 		if int(f.id) == node {
-			return f.ln.Addr().(*net.TCPAddr).Port, nil
+			return f.addr.Port, nil
 		}
 	}
 	return 0, nil

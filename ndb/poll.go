@@ -190,9 +190,9 @@ func (c *Conn) execute(st *state, l *link, self *Session) error {
 			cur.leave()
 			return fault
 		}
-		if h.To.Block() != signal.BlockClient {
+		if h.To.Block() != signal.BlockClient || h.Num <= signal.NumHelloRef {
 			cur.leave()
-			return fmt.Errorf("%s for %v came from data node %d", signal.Name(h.Num), h.To, l.node)
+			return fmt.Errorf("bad frame: %s for %v", signal.Name(h.Num), h.To)
 		}
 		switch to := h.To.Instance(); {
 		case to == own && self != nil:

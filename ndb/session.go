@@ -453,9 +453,12 @@ type TxOptions struct {
 // BeginWith starts a transaction with options.
 func (s *Session) BeginWith(o TxOptions) (*Tx, error) {
 	s.acquire()
+	if s.state.closed {
+		return nil, ErrClosed
+	}
 	ct := s.core.Begin(client.TxOptions{Node: uint8(o.Node), RoundRobin: o.RoundRobin, Coordinate: o.Coordinate})
 	if ct == nil {
-		if s.closed || s.state.closed {
+		if s.closed {
 			return nil, ErrClosed
 		}
 		return nil, ErrorOf(ndberror.TooManyTx)
