@@ -166,9 +166,8 @@ func (t *Net) drain(n *Node) {
 
 // deliver gives one signal to a node's handler, in memory of its own that is spoilt afterwards.
 func (t *Net) deliver(n *Node, p []byte) {
-	words := make([]uint32, (len(p)+3)/4)
-	m := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*4)
-	copy(m, p)
+	words := make([]uint32, (len(p)+3)/4+1) // one more: an empty section at the end has an address too
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(p)), p)
 	h := (*signal.Head)(unsafe.Pointer(&words[0]))
 	n.Env.SetNow(t.now)
 	if t.Seen != nil {
