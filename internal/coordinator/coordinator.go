@@ -41,6 +41,7 @@ const (
 	codeNoTransactions = 219  // MaxNoOfConcurrentTransactions
 	codeNoOperations   = 233  // MaxNoOfConcurrentOperations
 	codeTimeout        = 237  // inactive for too long
+	codeShutdown       = 270  // rolled back because the node is being stopped
 	codeStopping       = 280  // the node is being stopped
 	codeSessions       = 4006 // too many sessions keep outcomes here
 	codeNoTable        = 284  // the coordinator does not know the table
@@ -154,6 +155,7 @@ type Block struct {
 	epoch    epoch
 	outcomes *outcome.Table
 	clients  [256]client // by node
+	closes   uint32      // table closes so far
 	stopping bool        // no new transactions
 	stopFrom signal.Addr
 	stopRef  uint32

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/pool"
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
@@ -13,6 +14,7 @@ type table struct {
 	users     uint32 // operations in open transactions
 	closeFrom signal.Addr
 	closeRef  uint32
+	closeNum  uint32 // tells this close from earlier ones of the same id
 }
 
 func (b *Block) onTableOpenReq(r *signal.TableOpenReq) {
@@ -38,9 +40,38 @@ func (b *Block) onTableCloseReq(r *signal.TableCloseReq) {
 		return
 	}
 	t := &b.tables[r.Table]
-	t.closing, t.closeFrom, t.closeRef = true, r.From, r.Ref
+	b.closes++
+	t.closing, t.closeFrom, t.closeRef, t.closeNum = true, r.From, r.Ref, b.closes
 	b.epoch.closing++
+	if t.users > 0 {
+		b.env.Tick(b.self, int64(r.WaitMillis)*1_000_000, tickClose, r.Table, b.closes)
+	}
 	b.closeTables()
+}
+
+// closeNow rolls back what still uses a table whose close has waited long enough: a client that leaves its transaction
+// open does not keep a table from being dropped.
+func (b *Block) closeNow(id, num uint32) {
+	if t := &b.tables[id]; !t.closing || t.closeNum != num {
+		return
+	}
+	for i := uint32(0); i < b.txs.High(); i++ {
+		if t := b.txs.Find(i); t != nil && (t.state == active || t.state == held) && b.uses(t, uint16(id)) {
+			b.abort(i, t, codeDropping, signal.NoRef)
+		}
+	}
+}
+
+// uses tells whether a transaction has an operation on a table.
+func (b *Block) uses(t *transaction, id uint16) bool {
+	for oi := t.head; oi != pool.None; {
+		o := b.ops.At(oi)
+		if o.table == id {
+			return true
+		}
+		oi = o.next
+	}
+	return false
 }
 
 // closeTables answers closes that nothing stands in the way of any more.

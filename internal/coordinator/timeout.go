@@ -3,13 +3,17 @@ package coordinator
 import "github.com/cohortdb/cohort/internal/signal"
 
 const (
-	tickInactive = 1 + iota
+	tickInactive = 1 + iota // look for inactive transactions
+	tickClose               // a table's close has waited long enough: A = table, B = which close
 )
 
 func (b *Block) onTick(r *signal.TickOrd) {
-	if r.Kind == tickInactive {
+	switch r.Kind {
+	case tickInactive:
 		b.abortInactive()
 		b.env.Tick(b.self, b.cfg.InactiveCheck, tickInactive, 0, 0)
+	case tickClose:
+		b.closeNow(r.A, r.B)
 	}
 }
 

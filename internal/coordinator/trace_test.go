@@ -211,10 +211,14 @@ func (s *script) do(f []string) {
 				to := signal.MakeAddr(uint8(i+1), b, 0)
 				switch f[0] {
 				case "drain":
-					kernel.Send[signal.DrainReq](x.env, to, me, signal.NumDrainReq).Ref = 0
+					r := kernel.Send[signal.DrainReq](x.env, to, me, signal.NumDrainReq)
+					r.Ref, r.Abort = 0, 0
+					if has("abort") {
+						r.Abort = 1
+					}
 				case "close-table":
 					r := kernel.Send[signal.TableCloseReq](x.env, to, me, signal.NumTableCloseReq)
-					r.Ref, r.Table = 0, 3
+					r.Ref, r.Table, r.WaitMillis = 0, 3, uint32(n("wait-ms", 100000))
 				default:
 					r := kernel.Send[signal.NodeFailRep](x.env, to, me, signal.NumNodeFailRep)
 					r.Node, r.Kind = clientNode, uint32(signal.PeerAPI)
