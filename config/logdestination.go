@@ -4,7 +4,9 @@ import "strings"
 
 // LogDestination is one place that the cluster log goes to.
 type LogDestination struct {
-	Console  bool   // to standard output; otherwise to a file
+	Console  bool   // to standard output
+	Syslog   bool   // to the system's logger; where neither is set, to a file
+	Facility string // of the system's logger, one of syslogFacilities
 	FileName string // relative to the management server's DataDir; empty: ndb_ID_cluster.log
 	MaxSize  int64  // bytes after which a new file is begun
 	MaxFiles int    // files that are kept
@@ -17,9 +19,9 @@ const (
 
 // ParseLogDestination reads a LogDestination parameter: places between semicolons, as in
 //
-//	CONSOLE;FILE:filename=cluster.log,maxsize=1000000,maxfiles=6
+//	CONSOLE;FILE:filename=cluster.log,maxsize=1000000,maxfiles=6;SYSLOG:facility=local0
 //
-// An empty text gives the default, a file of up to 1000000 bytes of which 6 are kept. SYSLOG is not supported.
+// An empty text gives the default, a file of up to 1000000 bytes of which 6 are kept. SYSLOG's default is user.
 func ParseLogDestination(s string) ([]LogDestination, error) {
 	all, c := parseLogDestination(s)
 	if c.text != "" {
@@ -48,9 +50,13 @@ func parseLogDestination(s string) ([]LogDestination, complaint) {
 			}
 			all = append(all, d)
 		case "SYSLOG":
-			return nil, complaint{"asks for SYSLOG, which is not supported, because the cluster log goes to files and the console only", "write FILE or CONSOLE, and let the system's logger read that"}
+			d, c := parseLogSyslog(args)
+			if c.text != "" {
+				return nil, c
+			}
+			all = append(all, d)
 		default:
-			return nil, complaint{"has the destination " + clip(part), "write CONSOLE or FILE:filename=NAME,maxsize=BYTES,maxfiles=N"}
+			return nil, complaint{"has the destination " + clip(part), "write CONSOLE, SYSLOG:facility=NAME or FILE:filename=NAME,maxsize=BYTES,maxfiles=N"}
 		}
 	}
 	return all, complaint{}
@@ -80,4 +86,27 @@ func parseLogFile(args string) (LogDestination, complaint) {
 		}
 	}
 	return d, complaint{}
+}
+
+// syslogFacilities are the facilities of syslog(3).
+var syslogFacilities = [...]string{"auth", "authpriv", "cron", "daemon", "ftp", "kern", "lpr", "mail", "news", "syslog", "user", "uucp",
+	"local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7"}
+
+// parseLogSyslog reads the argument of SYSLOG.
+func parseLogSyslog(args string) (LogDestination, complaint) {
+	d := LogDestination{Syslog: true, Facility: "user"}
+	if strings.TrimSpace(args) == "" {
+		return d, complaint{}
+	}
+	key, text, _ := strings.Cut(args, "=")
+	if fold(strings.TrimSpace(key)) != "facility" {
+		return d, complaint{"has the argument " + clip(args) + " for SYSLOG", "write facility=NAME"}
+	}
+	for _, name := range syslogFacilities {
+		if strings.EqualFold(strings.TrimSpace(text), name) {
+			d.Facility = name
+			return d, complaint{}
+		}
+	}
+	return d, complaint{"has facility=" + clip(text), "write one of " + strings.Join(syslogFacilities[:], ", ")}
 }

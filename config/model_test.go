@@ -236,9 +236,11 @@ func TestConnectString(t *testing.T) {
 func TestLogDestination(t *testing.T) {
 	def := LogDestination{MaxSize: 1000000, MaxFiles: 6}
 	for text, want := range map[string][]LogDestination{
-		"":        {def},
-		"CONSOLE": {{Console: true}},
-		"file":    {def},
+		"":                               {def},
+		"CONSOLE":                        {{Console: true}},
+		"file":                           {def},
+		"SYSLOG":                         {{Syslog: true, Facility: "user"}},
+		"SYSLOG:facility=LOCAL3;CONSOLE": {{Syslog: true, Facility: "local3"}, {Console: true}},
 		"CONSOLE;FILE:filename=c.log,maxsize=2M,maxfiles=3": {{Console: true}, {FileName: "c.log", MaxSize: 2 << 20, MaxFiles: 3}},
 	} {
 		if got, err := ParseLogDestination(text); err != nil || !reflect.DeepEqual(got, want) {
@@ -246,13 +248,14 @@ func TestLogDestination(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"SYSLOG:facility=syslog": "SYSLOG, which is not supported",
-		"FILE:maxsize=1":         "maxsize of 4096 or more",
-		"FILE:filename=":         "write a file name",
-		"FILE:name=x":            "write filename, maxsize and maxfiles",
-		"CONSOLE:x":              "write CONSOLE alone",
-		"TAPE":                   "write CONSOLE or FILE",
-		"CONSOLE;":               "write CONSOLE or FILE",
+		"SYSLOG:facility=disk": "write one of auth, authpriv",
+		"SYSLOG:maxsize=1M":    "write facility=NAME",
+		"FILE:maxsize=1":       "maxsize of 4096 or more",
+		"FILE:filename=":       "write a file name",
+		"FILE:name=x":          "write filename, maxsize and maxfiles",
+		"CONSOLE:x":            "write CONSOLE alone",
+		"TAPE":                 "write CONSOLE, SYSLOG",
+		"CONSOLE;":             "write CONSOLE, SYSLOG",
 	} {
 		if _, err := ParseLogDestination(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

@@ -25,7 +25,7 @@ var managementParameters = []Parameter{
 	{Name: "LocationDomainId", Kind: KindInt, Min: "0", Max: "16", Needs: NeedNodeRestart,
 		Effect: NoEffect, Because: becauseDomains},
 	{Name: "LogDestination", Kind: KindString, Needs: NeedNodeRestart,
-		Does: "where the cluster log goes: CONSOLE and FILE, with file name, greatest size and number of files"},
+		Does: "where the cluster log goes: CONSOLE, SYSLOG with a facility, and FILE with file name, greatest size and number of files"},
 	{Name: "NodeId", Aliases: []string{"Id"}, Kind: KindInt, Mandatory: true, Min: "1", Max: "255", Unit: NodeIDs, Needs: NeedNodeRestart,
 		Does: "number of the node; without one it gets the lowest free id from 49 upward"},
 	{Name: "PortNumber", Kind: KindInt, Default: "1186", Min: "0", Max: "65535", Unit: Port, Needs: NeedNodeRestart,

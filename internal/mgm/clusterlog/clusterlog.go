@@ -6,7 +6,7 @@
 // the fallback and tried again with the next line. Invariants: lines come out whole and in the order of Write; a log
 // file never grows beyond its limit by more than one line; no more files exist than the limit says.
 //
-// Read next: destination.go (what LogDestination means), file.go (turning files over).
+// What a LogDestination says is read by package config. Read next: destination.go, file.go (turning files over).
 package clusterlog
 
 import (
@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/event"
 )
 
@@ -57,14 +58,15 @@ type Log struct {
 	filter   Filter
 }
 
-// Open opens every destination. fallback takes reports about destinations that fail later.
-func Open(destinations []Destination, console, fallback io.Writer) (*Log, error) {
+// Open opens every destination of management server node. Files without a folder lie in dir; fallback takes reports
+// about destinations that fail later.
+func Open(destinations []config.LogDestination, dir string, node int, console, fallback io.Writer) (*Log, error) {
 	l := &Log{fallback: fallback, now: time.Now, filter: Filter{On: true}}
 	for s := event.Note; s <= event.Alert; s++ {
 		l.filter.Passes[s] = true
 	}
 	for _, d := range destinations {
-		s, err := d.open(console)
+		s, err := openOne(d, dir, node, console)
 		if err != nil {
 			return nil, errors.Join(err, l.Close())
 		}

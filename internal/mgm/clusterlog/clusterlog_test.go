@@ -1,7 +1,6 @@
 package clusterlog
 
 import (
-	"log/syslog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/event"
 )
 
@@ -16,11 +16,11 @@ var evening = time.Date(2026, 11, 30, 16, 55, 29, 0, time.Local)
 
 func open(t *testing.T, text, dir string, console *strings.Builder) *Log {
 	t.Helper()
-	d, err := Parse(text, dir, "ndb_49_cluster.log")
+	d, err := config.ParseLogDestination(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Open(d, console, console)
+	l, err := Open(d, dir, 49, console, console)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,8 @@ func TestFilter(t *testing.T) {
 func TestFilesAreTurnedOverAndTheOldestGo(t *testing.T) {
 	dir := t.TempDir()
 	var console strings.Builder
-	l := open(t, "FILE:filename=c.log,maxsize=200,maxfiles=3", dir, &console)
+	l := open(t, "FILE:filename=c.log,maxfiles=3", dir, &console)
+	l.sinks[0].(*fileSink).maxBytes = 200
 	const lines = 40
 	for i := range lines {
 		l.Write(event.Note, "line "+string(rune('A'+i)))
@@ -119,7 +120,8 @@ func TestFilesAreTurnedOverAndTheOldestGo(t *testing.T) {
 		t.Fatalf("%d lines kept; console %q", kept, &console)
 	}
 	// A server that starts anew goes on with the same files and numbers.
-	l2 := open(t, "FILE:filename=c.log,maxsize=200,maxfiles=3", dir, &console)
+	l2 := open(t, "FILE:filename=c.log,maxfiles=3", dir, &console)
+	l2.sinks[0].(*fileSink).maxBytes = 200
 	for range 8 {
 		l2.Write(event.Note, "later")
 	}
@@ -135,7 +137,8 @@ func TestLogGoesOnWhenItsFolderIsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	var console strings.Builder
-	l := open(t, "FILE:filename=c.log,maxsize=60", dir, &console)
+	l := open(t, "FILE:filename=c.log", dir, &console)
+	l.sinks[0].(*fileSink).maxBytes = 60
 	l.Write(event.Note, "one")
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -160,30 +163,41 @@ func TestLogGoesOnWhenItsFolderIsBack(t *testing.T) {
 }
 
 func TestDestinations(t *testing.T) {
-	d, err := Parse("console; FILE:filename=/x/a.log,maxsize=2M,maxfiles=4;SYSLOG:facility=local3", "/d", "f.log")
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	var console strings.Builder
+	l := open(t, "CONSOLE;FILE", dir, &console)
+	l.Write(event.Note, "both")
+	text, err := os.ReadFile(filepath.Join(dir, "ndb_49_cluster.log"))
+	if err != nil || string(text) != console.String() || console.Len() == 0 {
+		t.Fatalf("%q, %v, console %q", text, err, &console)
 	}
-	want := []Destination{{Kind: KindConsole}, {Kind: KindFile, Path: "/x/a.log", MaxBytes: 2 << 20, MaxFiles: 4}, {Kind: KindSyslog, Facility: syslog.LOG_LOCAL3}}
-	if !slices.Equal(d, want) {
-		t.Fatalf("got %+v", d)
+	_, err = Open([]config.LogDestination{{FileName: "/nowhere/at/all/c.log"}}, dir, 49, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "/nowhere/at/all/c.log") || !strings.Contains(err.Error(), "LogDestination") {
+		t.Errorf("a file that cannot be made: %v", err)
 	}
-	if d, err = Parse("", "/d", "f.log"); err != nil || d[0] != (Destination{Kind: KindFile, Path: "/d/f.log", MaxBytes: 1_000_000, MaxFiles: 6}) {
-		t.Fatalf("default %+v, %v", d, err)
-	}
-	for _, c := range []struct{ in, want string }{
-		{"PRINTER", "use CONSOLE, FILE or SYSLOG"},
-		{"FILE:maxsize=x", "number of bytes"},
-		{"FILE:maxfiles=-1", "use a number"},
-		{"FILE:colour=red", "takes no parameter"},
-		{"FILE:filename", "NAME=VALUE"},
-		{"SYSLOG:facility=none", "no facility"},
-	} {
-		if _, err := Parse(c.in, "/d", "f"); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.in) {
-			t.Errorf("%q: %v", c.in, err)
+}
+
+// Every facility that a configuration may name has a number, and where no system logger listens the error says what
+// to do instead.
+func TestSyslog(t *testing.T) {
+	for name := range facilities {
+		d, err := config.ParseLogDestination("SYSLOG:facility=" + name)
+		if err != nil || facilities[d[0].Facility]>>3 != facilities[name]>>3 {
+			t.Errorf("%s: %+v, %v", name, d, err)
 		}
 	}
-	if _, err := Open([]Destination{{Kind: KindFile, Path: "/nowhere/at/all/c.log"}}, nil, nil); err == nil || !strings.Contains(err.Error(), "/nowhere/at/all/c.log") {
-		t.Errorf("a file that cannot be made: %v", err)
+	if _, err := config.ParseLogDestination("SYSLOG:facility=tape"); err == nil {
+		t.Error("a facility that does not exist")
+	}
+	l, err := Open([]config.LogDestination{{Syslog: true, Facility: "local0"}}, "", 49, nil, nil)
+	if err != nil {
+		if !strings.Contains(err.Error(), "use FILE or CONSOLE") {
+			t.Error(err)
+		}
+		return
+	}
+	l.Write(event.Debug, "dropped by the filter")
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 }

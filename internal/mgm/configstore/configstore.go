@@ -181,35 +181,42 @@ func sum(header, contents []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Save stores contents under the next sequence number.
-func (s *Store) Save(contents []byte) (sequence uint32, err error) {
+// Next is the sequence number that comes after all that are stored.
+func (s *Store) Next() (uint32, error) {
 	all, err := s.Sequences()
-	if err != nil {
-		return 0, err
+	if err != nil || len(all) == 0 {
+		return 1, err
 	}
-	sequence = 1
-	if len(all) > 0 {
-		sequence = all[len(all)-1] + 1
-	}
-	return sequence, s.write(sequence, contents)
+	return all[len(all)-1] + 1, nil
 }
 
-// Replace stores contents and then removes all that was stored before, whole or damaged.
-func (s *Store) Replace(contents []byte) (sequence uint32, err error) {
+// Save stores contents under a sequence number, Next or a higher one.
+func (s *Store) Save(sequence uint32, contents []byte) error {
+	next, err := s.Next()
+	if err != nil {
+		return err
+	}
+	if sequence < next {
+		return fmt.Errorf("configuration %d cannot be stored, because %d is: another management server writes to %s; give each a --configdir of its own", sequence, next-1, s.dir)
+	}
+	return s.write(sequence, contents)
+}
+
+// Replace stores contents as Save does and then removes all that was stored before, whole or damaged.
+func (s *Store) Replace(sequence uint32, contents []byte) error {
 	old, err := s.Sequences()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	sequence, err = s.Save(contents)
-	if err != nil {
-		return 0, err
+	if err := s.Save(sequence, contents); err != nil {
+		return err
 	}
 	for _, q := range old {
 		if err := os.Remove(s.Path(q)); err != nil {
-			return 0, fmt.Errorf("an old stored configuration cannot be removed (%w): remove it by hand", err)
+			return fmt.Errorf("an old stored configuration cannot be removed (%w): remove it by hand", err)
 		}
 	}
-	return sequence, syncDir(s.dir)
+	return syncDir(s.dir)
 }
 
 func (s *Store) write(sequence uint32, contents []byte) error {

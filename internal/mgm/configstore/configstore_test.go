@@ -21,7 +21,10 @@ func open(t *testing.T) *Store {
 
 func save(t *testing.T, s *Store, text string) uint32 {
 	t.Helper()
-	sequence, err := s.Save([]byte(text))
+	sequence, err := s.Next()
+	if err == nil {
+		err = s.Save(sequence, []byte(text))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +66,11 @@ func TestReplaceLeavesOneFileEvenAmongDamagedOnes(t *testing.T) {
 	if err := os.WriteFile(s.Path(2), []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if q, err := s.Replace([]byte("new")); q != 3 || err != nil {
-		t.Fatalf("%d, %v", q, err)
+	if err := s.Save(2, []byte("older")); err == nil {
+		t.Fatal("a number that is used was stored again")
+	}
+	if err := s.Replace(3, []byte("new")); err != nil {
+		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil || len(entries) != 1 || entries[0].Name() != "ndb_49_config.bin.3" {

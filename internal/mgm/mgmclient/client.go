@@ -24,10 +24,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/mgm/wire"
 	"github.com/cohortdb/cohort/internal/version"
 )
@@ -51,8 +53,8 @@ type Client struct {
 	reader *wire.Reader
 	broken error // why the session is gone, nil while it lives
 
-	target Target
-	addr   string // host:port as the connect string has it
+	target config.ConnectString
+	server int // its place among the target's
 	opts   Options
 }
 
@@ -71,21 +73,23 @@ func (r *Refusal) Error() string { return r.Text }
 // Connect opens a session with the first management server of the connect string that answers. An empty connect string
 // is localhost:1186.
 func Connect(ctx context.Context, connectString string, opts Options) (*Client, error) {
-	target, err := ParseTarget(connectString)
+	target, err := config.ParseConnectString(connectString)
 	if err != nil {
 		return nil, err
 	}
-	return target.Connect(ctx, opts)
+	return ConnectTo(ctx, target, opts)
 }
 
-// Connect opens a session with the first management server of the target that answers.
-func (t Target) Connect(ctx context.Context, opts Options) (*Client, error) {
-	delay := opts.RetryDelay
-	if delay == 0 {
-		delay = time.Second
+// ConnectTo does the same with a connect string that is read already.
+func ConnectTo(ctx context.Context, target config.ConnectString, opts Options) (*Client, error) {
+	if opts.RetryDelay == 0 {
+		opts.RetryDelay = time.Second
+	}
+	if opts.Timeout == 0 {
+		opts.Timeout = 3 * time.Second
 	}
 	for try := 0; ; try++ {
-		c, err := t.tryAll(ctx, opts)
+		c, err := tryAll(ctx, target, opts)
 		if err == nil {
 			return c, nil
 		}
@@ -95,19 +99,15 @@ func (t Target) Connect(ctx context.Context, opts Options) (*Client, error) {
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(delay):
+		case <-time.After(opts.RetryDelay):
 		}
 	}
 }
 
-func (t Target) tryAll(ctx context.Context, opts Options) (*Client, error) {
-	timeout := opts.Timeout
-	if timeout == 0 {
-		timeout = 3 * time.Second
-	}
+func tryAll(ctx context.Context, target config.ConnectString, opts Options) (*Client, error) {
 	var reasons []string
-	for _, addr := range t.Addrs {
-		c, err := t.tryOne(ctx, addr, timeout, opts)
+	for i := range target.Servers {
+		c, err := tryOne(ctx, target, i, opts)
 		if err == nil {
 			return c, nil
 		}
@@ -115,27 +115,29 @@ func (t Target) tryAll(ctx context.Context, opts Options) (*Client, error) {
 		if errors.As(err, &op) && op.Err != nil {
 			err = op.Err
 		}
-		reasons = append(reasons, fmt.Sprintf("%s (%v)", addr, err))
+		reasons = append(reasons, fmt.Sprintf("%s (%v)", target.Servers[i], err))
 	}
 	return nil, fmt.Errorf("no management server answers at %s: start one or correct the connect string", strings.Join(reasons, ", "))
 }
 
-func (t Target) tryOne(ctx context.Context, addr string, timeout time.Duration, opts Options) (*Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// tryOne opens a session with the i-th server of the connect string.
+func tryOne(ctx context.Context, target config.ConnectString, i int, opts Options) (*Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
 	dialer := net.Dialer{}
-	if t.Bind != "" {
-		local, err := net.ResolveTCPAddr("tcp", t.Bind)
+	if bind := target.Binds[i]; bind.Host != "" {
+		local, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(bind.Host, strconv.Itoa(bind.Port)))
 		if err != nil {
 			return nil, err
 		}
 		dialer.LocalAddr = local
 	}
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	server := target.Servers[i]
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(server.Host, strconv.Itoa(server.Port)))
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn, reader: wire.NewReader(conn, wire.ReplyLimits), target: t, addr: addr, opts: opts}
+	c := &Client{conn: conn, reader: wire.NewReader(conn, wire.ReplyLimits), target: target, server: i, opts: opts}
 	// Whoever answers this is a management server; another program on that port is not.
 	b := wire.Begin("set clientversion").Uint("major", version.Major).Uint("minor", version.Minor).Uint("build", version.Build)
 	if opts.Name != "" {
@@ -149,18 +151,14 @@ func (t Target) tryOne(ctx context.Context, addr string, timeout time.Duration, 
 }
 
 // Addr is the server's host:port as the connect string has it.
-func (c *Client) Addr() string { return c.addr }
+func (c *Client) Addr() string { return c.target.Servers[c.server].String() }
 
 // Target is what the client was told to connect to.
-func (c *Client) Target() Target { return c.target }
+func (c *Client) Target() config.ConnectString { return c.target }
 
 // Another opens a further session with the same server.
 func (c *Client) Another(ctx context.Context) (*Client, error) {
-	timeout := c.opts.Timeout
-	if timeout == 0 {
-		timeout = 3 * time.Second
-	}
-	return c.target.tryOne(ctx, c.addr, timeout, c.opts)
+	return tryOne(ctx, c.target, c.server, c.opts)
 }
 
 // Close ends the session.
@@ -221,7 +219,7 @@ func (c *Client) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	c.broken = fmt.Errorf("%w (%s: %w)", ErrGone, c.addr, err)
+	c.broken = fmt.Errorf("%w (%s: %w)", ErrGone, c.Addr(), err)
 	c.conn.Close()
 	return c.broken
 }

@@ -1,0 +1,154 @@
+package mgmd
+
+import (
+	"net/netip"
+
+	"github.com/cohortdb/cohort/config"
+	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
+	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/version"
+)
+
+// node is what the server knows of a configured node. All of it is under the server's mu.
+type node struct {
+	conf *config.Node
+
+	holder  *session   // the session that holds its id, nil if none does
+	link    *link      // its open link, nil if there is none
+	secret  uint64     // of the run that holds the id, 0 if it gave none
+	version uint32     // of its program, 0 while it holds nothing
+	addr    netip.Addr // from where it holds the id
+	links   int        // links that it ever opened
+
+	port  int           // on which it listens, as it said itself; 0: it did not
+	ports map[uint8]int // the same for a single other node
+
+	state nodeState
+}
+
+// nodeState is a data node's newest word about itself; it counts only while the link is open.
+type nodeState struct {
+	state     uint32 // one of signal's State constants
+	phase     uint32 // last completed start phase
+	group     uint32 // node group, NoRef if none
+	dynamicID uint32 // order of joining, NoRef if it has not joined
+	connected [8]uint32
+}
+
+// noNumber stands for "none" in numbers of NodeStateRep.
+const noNumber = ^uint32(0)
+
+// reported says that a linked data node has a link to the node. The caller holds mu.
+func (s *Server) reported(id uint8) bool {
+	for _, n := range s.nodes {
+		if n != nil && n.link != nil && n.conf.ID != int(id) && n.state.connected[id/32]>>(id%32)&1 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseHolder takes from a session the node id that it holds. The caller holds mu.
+func (s *Server) releaseHolder(ss *session) {
+	if ss.held == 0 {
+		return
+	}
+	n := s.nodes[ss.held]
+	ss.held = 0
+	if n != nil && n.holder == ss {
+		n.holder = nil
+		s.freeIfUnused(n, "its session ended")
+	}
+}
+
+// freeIfUnused gives a node id free that neither session nor link holds any more. The caller holds mu.
+func (s *Server) freeIfUnused(n *node, why string) {
+	if n.holder == nil && n.link == nil {
+		n.secret, n.version, n.port, n.ports, n.addr = 0, 0, 0, nil, netip.Addr{}
+		n.state = nodeState{group: noNumber, dynamicID: noNumber}
+		s.report(event.New(s.own, event.NodeIdFreed, uint32(n.conf.ID)).WithText(why))
+	}
+	s.signalChange()
+}
+
+// status is how a node is. The caller holds mu.
+func (s *Server) status(n *node) mgmclient.NodeStatus {
+	st := mgmclient.NodeStatus{ID: n.conf.ID, Type: n.conf.Type, Status: mgmclient.NoContact, DynamicID: mgmclient.NoPlace, NodeGroup: mgmclient.NoPlace,
+		ConnectCount: n.links, SingleUser: s.singleUser()}
+	switch {
+	case n.conf.ID == int(s.own):
+		st.Status = mgmclient.Connected
+		st.Address = n.conf.HostName
+		if a, ok := s.listen.(interface{ AddrPort() netip.AddrPort }); ok && !a.AddrPort().Addr().IsUnspecified() {
+			st.Address = a.AddrPort().Addr().Unmap().String()
+		} else if st.Address == "" {
+			st.Address = "127.0.0.1"
+		}
+	case n.conf.Type == config.DataNode:
+		if n.link == nil {
+			return st
+		}
+		st.Status = stateWord(n.state.state)
+		if st.Status == mgmclient.Starting {
+			st.StartPhase = int(n.state.phase)
+		}
+		if n.state.group != noNumber {
+			st.NodeGroup = int(n.state.group)
+		}
+		if n.state.dynamicID != noNumber {
+			st.DynamicID = int(n.state.dynamicID)
+		}
+		st.Address = n.addr.String()
+	case n.holder != nil || n.link != nil:
+		st.Status = mgmclient.Connected
+		st.Address = n.addr.String()
+	case s.reported(uint8(n.conf.ID)):
+		st.Status = mgmclient.Connected
+		st.Address = n.conf.HostName
+	default:
+		return st
+	}
+	st.Version = n.version
+	st.MySQLVersion = version.MySQLNumber
+	return st
+}
+
+func stateWord(state uint32) mgmclient.Status {
+	switch state {
+	case signal.StateNotStarted:
+		return mgmclient.NotStarted
+	case signal.StateStarting:
+		return mgmclient.Starting
+	case signal.StateStarted:
+		return mgmclient.Started
+	case signal.StateStopping:
+		return mgmclient.ShuttingDown
+	case signal.StateSingleUser:
+		return mgmclient.SingleUser
+	case signal.StateRestarting:
+		return mgmclient.Restarting
+	}
+	return mgmclient.Unknown
+}
+
+// singleUser says that a data node is in single user mode. The caller holds mu.
+func (s *Server) singleUser() bool {
+	for _, n := range s.nodes {
+		if n != nil && n.link != nil && n.state.state == signal.StateSingleUser {
+			return true
+		}
+	}
+	return false
+}
+
+// typeName is a node's type as people know it: "ndbd(NDB)".
+func typeName(t config.NodeType) string {
+	switch t {
+	case config.DataNode:
+		return "ndbd(NDB)"
+	case config.ManagementNode:
+		return "ndb_mgmd(MGM)"
+	}
+	return "mysqld(API)"
+}

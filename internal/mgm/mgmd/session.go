@@ -1,0 +1,181 @@
+package mgmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/mgm/wire"
+)
+
+// session is one connection, from its opening to its end, whatever it becomes in between.
+type session struct {
+	server *Server
+	id     uint64
+	conn   net.Conn
+	reader *wire.Reader
+	peer   netip.Addr
+	since  time.Time
+
+	// Under the server's mu.
+	name    string // who it is, as it says itself
+	held    uint8  // node id that it holds, 0: none
+	command string // the newest command
+	used    time.Time
+	mode    string // "text", "events" or "link"
+
+	version uint32 // of the client's program, from set clientversion; only the session's goroutine touches it
+}
+
+// next is what becomes of a session after a command.
+type next int
+
+const (
+	goOn         next = iota // read the next command
+	closeSession             // the client is done
+	becomeStream             // events from here on
+	becomeLink               // signals from here on
+	stopServer               // the server ends
+)
+
+// answer is a handler's result: bytes to send and what becomes of the session.
+type answer struct {
+	bytes  []byte
+	next   next
+	stream *listener // for becomeStream
+}
+
+func reply(b *wire.Builder) answer { return answer{bytes: b.End()} }
+
+// open starts a session, or refuses one too many.
+func (s *Server) open(ctx context.Context, conn net.Conn) {
+	ss := &session{server: s, conn: conn, reader: wire.NewReader(conn, wire.RequestLimits), since: time.Now(), used: time.Now(), mode: "text"}
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		ss.peer = a.AddrPort().Addr().Unmap()
+	}
+	s.mu.Lock()
+	full := len(s.sessions) >= s.limits.Sessions
+	if !full && !s.ending {
+		s.lastID++
+		ss.id = s.lastID
+		s.sessions[ss.id] = ss
+		s.busy.Add(1)
+	}
+	ending := s.ending
+	s.mu.Unlock()
+	if full || ending {
+		if full {
+			s.note(event.Warning, "A connection from %s was refused: %d sessions are open; PURGE STALE SESSIONS or close some", ss.peer, s.limits.Sessions)
+		}
+		conn.SetWriteDeadline(time.Now().Add(time.Second))
+		conn.Write(wire.Refusal("Too many sessions"))
+		conn.Close()
+		return
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		// A holder of a node id whose machine is gone is noticed within half a minute.
+		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
+	}
+	go func() {
+		defer s.busy.Done()
+		reason := ss.run(ctx)
+		conn.Close()
+		s.end(ss, reason)
+	}()
+}
+
+// run serves the connection and says why it ended; an empty reason needs no word.
+func (ss *session) run(ctx context.Context) (reason string) {
+	for {
+		request, err := ss.read()
+		if err != nil {
+			return ss.explain(err)
+		}
+		ss.server.mu.Lock()
+		ss.command, ss.used = request.Command, time.Now()
+		ss.server.mu.Unlock()
+		a := ss.server.execute(ctx, ss, request)
+		if err := ss.write(a.bytes); err != nil {
+			return fmt.Sprintf("it did not read the answer to %q (%v)", request.Command, err)
+		}
+		switch a.next {
+		case closeSession:
+			return ""
+		case becomeStream:
+			return ss.stream(ctx, a.stream)
+		case becomeLink:
+			return ss.link()
+		case stopServer:
+			ss.server.stop(ErrStopped)
+			return ""
+		}
+	}
+}
+
+// read reads the next request within the limits of time.
+func (ss *session) read() (*wire.Request, error) {
+	ss.server.mu.Lock()
+	held := ss.held
+	ss.server.mu.Unlock()
+	deadline := time.Time{}
+	if held == 0 {
+		deadline = time.Now().Add(ss.server.limits.Idle)
+	}
+	if err := ss.conn.SetReadDeadline(deadline); err != nil {
+		return nil, err
+	}
+	command, err := ss.reader.Command()
+	if err != nil {
+		return nil, err
+	}
+	if err := ss.conn.SetReadDeadline(time.Now().Add(ss.server.limits.Request)); err != nil {
+		return nil, err
+	}
+	return ss.reader.Finish(command)
+}
+
+func (ss *session) write(bytes []byte) error {
+	if len(bytes) == 0 {
+		return nil
+	}
+	if err := ss.conn.SetWriteDeadline(time.Now().Add(ss.server.limits.Write)); err != nil {
+		return err
+	}
+	_, err := ss.conn.Write(bytes)
+	return err
+}
+
+// explain says why a connection is closed, or nothing where its client simply went away.
+func (ss *session) explain(err error) string {
+	var malformed *wire.Error
+	switch {
+	case errors.As(err, &malformed):
+		return malformed.Reason
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "it said nothing for too long"
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return ""
+	}
+	return err.Error()
+}
+
+// end forgets a session, frees what it held, and logs the reason if there is one.
+func (s *Server) end(ss *session, reason string) {
+	s.mu.Lock()
+	delete(s.sessions, ss.id)
+	s.releaseHolder(ss)
+	s.mu.Unlock()
+	if reason == "" {
+		return
+	}
+	s.note(event.Warning, "Connection from %s closed: %s", ss.peer, reason)
+	if s.opts.Notes != nil {
+		fmt.Fprintf(s.opts.Notes, "ndb_mgmd: connection from %s closed: %s\n", ss.peer, reason)
+	}
+}
