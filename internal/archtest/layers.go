@@ -54,6 +54,7 @@ var layers = map[string]place{
 	"internal/sim":  {layer: 5},
 
 	"internal/mgm/wire":        {layer: 5},
+	"internal/mgm/frames":      {layer: 5},
 	"internal/mgm/mgmclient":   {layer: 5},
 	"internal/mgm/clusterlog":  {layer: 5},
 	"internal/mgm/configstore": {layer: 5},
@@ -64,6 +65,7 @@ var layers = map[string]place{
 	"ndb":                 {layer: 6},
 
 	"internal/mgm":              {layer: 7},
+	"internal/mgm/mgmtest":      {layer: 7},
 	"internal/bench/flexasynch": {layer: 7},
 	"internal/tabletool":        {layer: 7},
 	"internal/configtool":       {layer: 7},

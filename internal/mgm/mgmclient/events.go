@@ -31,8 +31,17 @@ func (c *Client) ListenEvents(ctx context.Context, levels event.Levels) (*EventS
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	request := wire.Begin("listen event").Bool("parsable", true).Field("filter", strings.Join(pairs, " "))
-	if _, err := c.callLocked(ctx, "listen event", request.End()); err != nil {
+	reply, err := c.exchange(ctx, request.End())
+	if err != nil {
 		return nil, err
+	}
+	// This command says 0 where others say Ok.
+	if reply.Header != "listen event" || reply.Result() != "0" {
+		text, ok := reply.Fields.Get("msg")
+		if !ok {
+			text = reply.Result()
+		}
+		return nil, &Refusal{Command: "listen event", Text: text}
 	}
 	c.broken = fmt.Errorf("%w: it became a stream of events", ErrGone)
 	return &EventStream{conn: c.conn, reader: c.reader}, nil

@@ -171,3 +171,12 @@ func ids(list string) (nodes []uint8, ok bool) {
 }
 
 func bad(header, format string) answer { return reply(wire.Begin(header).Field("result", format)) }
+
+// Commands are the names of all commands, each with whether it takes arguments.
+func Commands() map[string]bool {
+	all := map[string]bool{}
+	for name, c := range commands {
+		all[name] = len(c.args) > 0
+	}
+	return all
+}

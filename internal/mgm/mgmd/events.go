@@ -20,8 +20,12 @@ import (
 // savedMax is how many events the server remembers for REPORT EVENTLOG.
 const savedMax = 2000
 
-// pumpRoom is how many events may wait for the cluster log; a burst beyond it is counted and lost.
-const pumpRoom = 4096
+// pumpRoom is how many events may wait for the cluster log; a burst beyond it is counted and lost. ownRoom of it is for
+// the server's own entries, which no node's burst may push out.
+const (
+	pumpRoom = 4096
+	ownRoom  = 512
+)
 
 // listenerRoom is how many events may wait for a listener before it is cut off.
 const listenerRoom = 1000
@@ -69,15 +73,19 @@ func (p *pump) offer(e event.Event) {
 	if p.closed {
 		return
 	}
-	if p.lost > 0 && len(p.in) < cap(p.in)-1 {
+	if p.lost > 0 && len(p.in) < cap(p.in)/2 {
 		p.in <- event.New(p.server.own, event.WarningEvent).WithText(fmt.Sprintf("%d events were lost: the cluster log is written too slowly", p.lost))
 		p.lost = 0
 	}
-	select {
-	case p.in <- e:
-	default:
-		p.lost++
+	room := cap(p.in)
+	if e.Node != p.server.own {
+		room -= ownRoom
 	}
+	if len(p.in) >= room {
+		p.lost++
+		return
+	}
+	p.in <- e // there is room, and nobody else puts anything in
 }
 
 // close writes what was offered and ends.
@@ -228,8 +236,6 @@ func (ss *session) stream(ctx context.Context, l *listener) (reason string) {
 	s.mu.Lock()
 	ss.mode = "events"
 	s.mu.Unlock()
-	s.events.add(l)
-	defer s.events.remove(l)
 
 	gone := make(chan struct{})
 	go func() {

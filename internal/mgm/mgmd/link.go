@@ -11,6 +11,7 @@ import (
 
 	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/mgm/frames"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/version"
 )
@@ -34,7 +35,7 @@ type link struct {
 func (l *link) send(b []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := send(l.conn, b)
+	err := frames.Send(l.conn, b)
 	if err != nil {
 		l.conn.Close()
 	}
@@ -47,9 +48,9 @@ func (ss *session) link() (reason string) {
 	s.mu.Lock()
 	ss.mode = "link"
 	s.mu.Unlock()
-	in := newFrames(ss.conn, ss.reader.Rest())
+	in := frames.NewReader(ss.conn, ss.reader.Rest())
 	ss.conn.SetReadDeadline(time.Now().Add(s.limits.Request))
-	h, err := in.next()
+	h, err := in.Next()
 	if err != nil {
 		return "it sent no Hello: " + linkError(err)
 	}
@@ -69,7 +70,7 @@ func (ss *session) link() (reason string) {
 	}
 	s.subscribe(l)
 	for {
-		h, err := in.next()
+		h, err := in.Next()
 		if err != nil {
 			return linkError(err)
 		}
@@ -101,7 +102,7 @@ func checkHello(h *signal.Head) (*signal.Hello, string) {
 	if fault := signal.Check(h, signal.PeerData, h.From.Node(), h.To.Node()); fault != nil {
 		return nil, fault.Error()
 	}
-	hello := *as[signal.Hello](h) // the frame's bytes die with the next one
+	hello := *frames.As[signal.Hello](h) // the frame's bytes die with the next one
 	if hello.Magic != signal.HelloMagic {
 		return nil, "the Hello is none of ours"
 	}
@@ -123,7 +124,7 @@ func (s *Server) acceptLink(ss *session, hello *signal.Hello) (*link, string) {
 		code, text = signal.RefuseTaken, fmt.Sprintf("Id %d already allocated by another node.", hello.Node)
 	}
 	from := address(s.own, signal.BlockMgm)
-	send(ss.conn, frame(signal.NumHelloRef, address(uint8(hello.Node), signal.BlockManager), from, text, func(r *signal.HelloRef) {
+	frames.Send(ss.conn, frames.Make(signal.NumHelloRef, address(uint8(hello.Node), signal.BlockManager), from, text, func(r *signal.HelloRef) {
 		r.Code, r.TextLen = code, uint32(len(text))
 	}))
 	return nil, fmt.Sprintf("its link was refused: %s", text)
@@ -219,10 +220,11 @@ func (s *Server) linkDown(l *link, reason string) {
 		reason = "its link closed"
 	}
 	s.freeIfUnused(n, reason)
+	s.freeUnreported()
 }
 
 func (s *Server) helloConf(l *link) []byte {
-	return frame(signal.NumHelloConf, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(c *signal.HelloConf) {
+	return frames.Make(signal.NumHelloConf, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(c *signal.HelloConf) {
 		c.Version, c.Software, c.Node, c.Sockets = signal.WireVersion, version.Number, uint32(s.own), 1
 		c.Secret = [2]uint32{uint32(s.secret), uint32(s.secret >> 32)}
 	})
@@ -231,7 +233,7 @@ func (s *Server) helloConf(l *link) []byte {
 // subscribe tells a data node which events to report.
 func (s *Server) subscribe(l *link) {
 	levels := s.events.wanted(l.node)
-	l.send(frame(signal.NumEventSubscribeOrd, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(o *signal.EventSubscribeOrd) {
+	l.send(frames.Make(signal.NumEventSubscribeOrd, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(o *signal.EventSubscribeOrd) {
 		copy(o.Levels[:], levels[:])
 	}))
 }
@@ -287,24 +289,22 @@ func (s *Server) answered(l *link, ref uint32, h *signal.Head) {
 		return // too late, or never asked
 	}
 	delete(s.asks, ref)
-	copied := aligned(int(h.Bytes()))
-	copy(copied, bytesOf(h))
-	a.reply <- copied
+	a.reply <- frames.Copy(h)
 }
 
 // receive takes a checked signal; false means that no such signal is for a management server.
 func (s *Server) receive(l *link, h *signal.Head) bool {
 	switch h.Num {
 	case signal.NumNodeStateRep:
-		s.onNodeStateRep(l, as[signal.NodeStateRep](h))
+		s.onNodeStateRep(l, frames.As[signal.NodeStateRep](h))
 	case signal.NumEventRep:
-		s.onEventRep(l, as[signal.EventRep](h))
+		s.onEventRep(l, frames.As[signal.EventRep](h))
 	case signal.NumStopConf:
-		s.answered(l, as[signal.StopConf](h).Ref, h)
+		s.answered(l, frames.As[signal.StopConf](h).Ref, h)
 	case signal.NumStopRef:
-		s.answered(l, as[signal.StopRef](h).Ref, h)
+		s.answered(l, frames.As[signal.StopRef](h).Ref, h)
 	case signal.NumReportConf:
-		s.answered(l, as[signal.ReportConf](h).Ref, h)
+		s.answered(l, frames.As[signal.ReportConf](h).Ref, h)
 	default:
 		return false
 	}
@@ -322,7 +322,7 @@ func (s *Server) onNodeStateRep(l *link, r *signal.NodeStateRep) {
 	if r.Software != 0 {
 		n.version = r.Software
 	}
-	s.signalChange()
+	s.freeUnreported()
 }
 
 func (s *Server) onEventRep(l *link, r *signal.EventRep) {

@@ -18,7 +18,7 @@ type node struct {
 	link    *link      // its open link, nil if there is none
 	secret  uint64     // of the run that holds the id, 0 if it gave none
 	version uint32     // of its program, 0 while it holds nothing
-	addr    netip.Addr // from where it holds the id
+	addr    netip.Addr // from where it holds the id; invalid while the id is free
 	links   int        // links that it ever opened
 
 	port  int           // on which it listens, as it said itself; 0: it did not
@@ -62,14 +62,24 @@ func (s *Server) releaseHolder(ss *session) {
 	}
 }
 
-// freeIfUnused gives a node id free that neither session nor link holds any more. The caller holds mu.
+// freeIfUnused gives a node id free that neither session nor link holds any more and no data node has a link to. The
+// caller holds mu.
 func (s *Server) freeIfUnused(n *node, why string) {
-	if n.holder == nil && n.link == nil {
+	if n.addr.IsValid() && n.holder == nil && n.link == nil && !s.reported(uint8(n.conf.ID)) {
 		n.secret, n.version, n.port, n.ports, n.addr = 0, 0, 0, nil, netip.Addr{}
 		n.state = nodeState{group: noNumber, dynamicID: noNumber}
 		s.report(event.New(s.own, event.NodeIdFreed, uint32(n.conf.ID)).WithText(why))
 	}
 	s.signalChange()
+}
+
+// freeUnreported gives those ids free that were held only by a data node's word. The caller holds mu.
+func (s *Server) freeUnreported() {
+	for _, n := range s.nodes {
+		if n != nil {
+			s.freeIfUnused(n, "no data node has a link to it any more")
+		}
+	}
 }
 
 // status is how a node is. The caller holds mu.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/mgm/frames"
 	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
 	"github.com/cohortdb/cohort/internal/mgm/wire"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -122,7 +122,7 @@ func (s *Server) memoryUsage(ctx context.Context, nodes []uint8) ([]saved, strin
 		for _, id := range nodes {
 			if id == l.node && asks[id] == nil {
 				asks[id] = a
-				l.send(frame(signal.NumReportReq, address(id, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(r *signal.ReportReq) {
+				l.send(frames.Make(signal.NumReportReq, address(id, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(r *signal.ReportReq) {
 					r.Ref, r.Kind = ref, signal.ReportMemory
 				}))
 			}
@@ -139,7 +139,7 @@ func (s *Server) memoryUsage(ctx context.Context, nodes []uint8) ([]saved, strin
 			if !ok {
 				return nil, fmt.Sprintf("Node %d was lost before it answered", id)
 			}
-			c := as[signal.ReportConf]((*signal.Head)(unsafe.Pointer(unsafe.SliceData(b))))
+			c := frames.As[signal.ReportConf](frames.Head(b))
 			all = append(all,
 				saved{event: event.New(id, event.MemoryUsage, 0, pageBytes, c.DataPages, c.DataTotal, event.BlockDataMemory)},
 				saved{event: event.New(id, event.MemoryUsage, 0, pageBytes, c.IndexPages, c.IndexTotal, event.BlockIndexMemory)})
@@ -179,7 +179,7 @@ func (s *Server) dumpState(_ context.Context, _ *session, r *wire.Request) answe
 	if why != "" {
 		return bad(header, why)
 	}
-	err := l.send(frame(signal.NumDumpOrd, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(o *signal.DumpOrd) {
+	err := l.send(frames.Make(signal.NumDumpOrd, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(o *signal.DumpOrd) {
 		o.Args, o.N = args, uint32(count)
 	}))
 	if err != nil {

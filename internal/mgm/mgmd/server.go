@@ -80,7 +80,8 @@ type Server struct {
 	changed  chan struct{} // closed and replaced when anything of a node changes
 	asks     map[uint32]*ask
 	lastRef  uint32
-	ending   bool // no new sessions or links
+	ending   bool      // no new sessions or links
+	fullSaid time.Time // when the log last had that a connection was one too many
 	stop     context.CancelCauseFunc
 	listen   net.Addr
 	busy     sync.WaitGroup // sessions

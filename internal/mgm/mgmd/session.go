@@ -53,6 +53,9 @@ type answer struct {
 
 func reply(b *wire.Builder) answer { return answer{bytes: b.End()} }
 
+// fullPause keeps refused connections from filling the cluster log.
+const fullPause = 10 * time.Second
+
 // open starts a session, or refuses one too many.
 func (s *Server) open(ctx context.Context, conn net.Conn) {
 	ss := &session{server: s, conn: conn, reader: wire.NewReader(conn, wire.RequestLimits), since: time.Now(), used: time.Now(), mode: "text"}
@@ -68,9 +71,13 @@ func (s *Server) open(ctx context.Context, conn net.Conn) {
 		s.busy.Add(1)
 	}
 	ending := s.ending
+	say := full && time.Since(s.fullSaid) > fullPause
+	if say {
+		s.fullSaid = time.Now()
+	}
 	s.mu.Unlock()
 	if full || ending {
-		if full {
+		if say {
 			s.note(event.Warning, "A connection from %s was refused: %d sessions are open; PURGE STALE SESSIONS or close some", ss.peer, s.limits.Sessions)
 		}
 		conn.SetWriteDeadline(time.Now().Add(time.Second))
@@ -101,6 +108,11 @@ func (ss *session) run(ctx context.Context) (reason string) {
 		ss.command, ss.used = request.Command, time.Now()
 		ss.server.mu.Unlock()
 		a := ss.server.execute(ctx, ss, request)
+		if a.stream != nil {
+			// Before the answer: whoever has it may rely on hearing all that happens from then on.
+			ss.server.events.add(a.stream)
+			defer ss.server.events.remove(a.stream)
+		}
 		if err := ss.write(a.bytes); err != nil {
 			return fmt.Sprintf("it did not read the answer to %q (%v)", request.Command, err)
 		}

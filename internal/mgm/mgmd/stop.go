@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/mgm/frames"
 	"github.com/cohortdb/cohort/internal/mgm/wire"
 	"github.com/cohortdb/cohort/internal/signal"
 )
@@ -233,7 +233,7 @@ func (s *Server) halt(ctx context.Context, h halt) (int, string) {
 		ref, a := s.newAsk(l.node)
 		defer s.endAsk(ref)
 		all = append(all, asked{l, ref, a})
-		l.send(frame(signal.NumStopReq, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(r *signal.StopReq) {
+		l.send(frames.Make(signal.NumStopReq, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(r *signal.StopReq) {
 			r.Ref, r.Flags, r.Nodes = ref, h.flags, bitmap
 		}))
 	}
@@ -243,8 +243,8 @@ func (s *Server) halt(ctx context.Context, h halt) (int, string) {
 		select {
 		case b, ok := <-a.ask.reply:
 			if ok {
-				if head := (*signal.Head)(unsafe.Pointer(unsafe.SliceData(b))); head.Num == signal.NumStopRef {
-					r := as[signal.StopRef](head)
+				if head := frames.Head(b); head.Num == signal.NumStopRef {
+					r := frames.As[signal.StopRef](head)
 					refused = append(refused, fmt.Sprintf("Node %d refused: %s (error %d)", a.link.node, r.Text(), r.Code))
 					continue
 				}
@@ -322,5 +322,5 @@ func (s *Server) startAll(context.Context, *session, *wire.Request) answer {
 }
 
 func (s *Server) sendStart(l *link) error {
-	return l.send(frame[signal.StartOrd](signal.NumStartOrd, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", nil))
+	return l.send(frames.Make[signal.StartOrd](signal.NumStartOrd, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", nil))
 }

@@ -1,0 +1,414 @@
+// Package mgmtest is for tests of management: a server on the loopback address, and nodes that do on their links what
+// a data node would, as the test says.
+//
+// It is imported by tests only. Everything ends with the test that started it. It never waits for a time: its waiting
+// calls wait for a condition and fail the test when that does not come true in good time.
+package mgmtest
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohortdb/cohort/config"
+	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/mgm/clusterlog"
+	"github.com/cohortdb/cohort/internal/mgm/frames"
+	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
+	"github.com/cohortdb/cohort/internal/mgm/mgmd"
+	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/version"
+)
+
+// Patience is how long anything may take before a test fails.
+const Patience = 20 * time.Second
+
+// TwoNodes is a cluster of two data nodes, a management server and two API slots.
+const TwoNodes = `[SYSTEM]
+Name=test
+[NDBD DEFAULT]
+NoOfReplicas=2
+Diskless=1
+[NDB_MGMD]
+NodeId=49
+HostName=127.0.0.1
+[NDBD]
+NodeId=1
+HostName=127.0.0.1
+[NDBD]
+NodeId=2
+HostName=127.0.0.1
+[API]
+NodeId=51
+[API]
+NodeId=52
+HostName=127.0.0.1
+`
+
+// Parse reads a config.ini that must be right.
+func Parse(t testing.TB, ini string) *config.Config {
+	t.Helper()
+	c, _, err := config.Parse([]byte(ini), config.Options{FileName: "test.ini"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Server is a running management server.
+type Server struct {
+	*mgmd.Server
+	Addr string // host:port
+	Log  *Text  // the cluster log
+	// Ended is closed when Serve has returned; Err is then why.
+	Ended chan struct{}
+	Err   error
+
+	t testing.TB
+}
+
+// Start starts a server of a configuration; change may change the options before.
+func Start(t testing.TB, ini string, change ...func(*mgmd.Options)) *Server {
+	t.Helper()
+	s := &Server{Log: &Text{}, Ended: make(chan struct{}), t: t}
+	log, err := clusterlog.Open([]config.LogDestination{{Console: true}}, "", 0, s.Log, s.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Parse(t, ini)
+	o := mgmd.Options{Config: c, NodeID: c.ManagementNodes()[0].ID, Log: log, Limits: mgmd.DefaultLimits}
+	for _, f := range change {
+		f(&o)
+	}
+	if s.Server, err = mgmd.New(o); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Addr = l.Addr().String()
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		s.Err = s.Serve(ctx, l)
+		close(s.Ended)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-s.Ended
+		if t.Failed() {
+			t.Logf("cluster log:\n%s", s.Log)
+		}
+	})
+	return s
+}
+
+// Context ends with the patience of a test.
+func Context(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Connect opens a session.
+func (s *Server) Connect() *mgmclient.Client {
+	s.t.Helper()
+	c, err := mgmclient.Connect(Context(s.t), s.Addr, mgmclient.Options{Name: "test"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Until waits for a condition.
+func Until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(Patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// Logged waits until the cluster log has a text.
+func (s *Server) Logged(text string) {
+	s.t.Helper()
+	Until(s.t, "the cluster log has "+text, func() bool { return strings.Contains(s.Log.String(), text) })
+}
+
+// Text is a writer whose text can be read while it is written.
+type Text struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write adds to the text.
+func (w *Text) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+// String is the text so far.
+func (w *Text) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+// Node is a data node as far as management can see.
+type Node struct {
+	ID   uint8
+	Conn net.Conn
+	// OnStop answers a StopReq: an empty text agrees and ends the node, any other refuses.
+	OnStop func(r *signal.StopReq) string
+	// Pages are what it reports: data used and total, index used and total.
+	Pages [4]uint32
+
+	t      testing.TB
+	mgm    uint8
+	closed chan struct{}
+	mu     sync.Mutex
+	got    []string // names of the signals that came, with what matters of them
+	levels [16]uint8
+	stop   uint32 // flags of the newest StopReq
+}
+
+// Hello is the Hello of a node; tests change it to see it refused.
+func (s *Server) Hello(id uint8, secret uint64) *signal.Hello {
+	mgm, err := s.Connect().MgmdNodeID(Context(s.t))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	conf, err := s.Connect().GetConfig(Context(s.t), 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	h := &signal.Hello{Magic: signal.HelloMagic, Version: signal.WireVersion, Software: version.Number, Node: uint32(id), Kind: uint32(signal.PeerData),
+		Peer: uint32(mgm), Name: signal.NameHash(conf.Name), Secret: [2]uint32{uint32(secret), uint32(secret >> 32)}}
+	if n := conf.Node(int(id)); n != nil && n.Type == config.APINode {
+		h.Kind = uint32(signal.PeerAPI)
+	}
+	return h
+}
+
+// Greet makes a session a link and sends a Hello; it gives the answer.
+func Greet(t testing.TB, c *mgmclient.Client, hello *signal.Hello) (net.Conn, *frames.Reader, *signal.Head) {
+	t.Helper()
+	conn, err := c.ConvertToTransporter(Context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	to, from := signal.MakeAddr(uint8(hello.Peer), signal.BlockMgm, 0), signal.MakeAddr(uint8(hello.Node), signal.BlockManager, 0)
+	err = frames.Send(conn, frames.Make(signal.NumHello, to, from, "", func(h *signal.Hello) {
+		head := h.Head
+		*h = *hello
+		h.Head = head
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetDeadline(time.Time{})
+	r := frames.NewReader(conn, nil)
+	h, err := r.Next()
+	if err != nil {
+		t.Fatalf("no answer to Hello: %v", err)
+	}
+	return conn, r, h
+}
+
+// Link takes a node id and opens the node's link.
+func (s *Server) Link(id uint8) *Node {
+	s.t.Helper()
+	secret := uint64(id)<<32 | 77
+	hello := s.Hello(id, secret)
+	c := s.Connect()
+	typ := config.DataNode
+	if hello.Kind == uint32(signal.PeerAPI) {
+		typ = config.APINode
+	}
+	if _, err := c.GetNodeID(Context(s.t), mgmclient.NodeIDRequest{Type: typ, NodeID: int(id), Secret: secret}); err != nil {
+		s.t.Fatal(err)
+	}
+	conn, r, h := Greet(s.t, c, hello)
+	if h.Num != signal.NumHelloConf {
+		s.t.Fatalf("node %d: %s", id, signal.Format(h))
+	}
+	n := &Node{ID: id, Conn: conn, t: s.t, mgm: uint8(hello.Peer), closed: make(chan struct{}), OnStop: func(*signal.StopReq) string { return "" }}
+	go n.run(r)
+	s.t.Cleanup(n.Close)
+	return n
+}
+
+// Close ends the node.
+func (n *Node) Close() {
+	n.Conn.Close()
+	<-n.closed
+}
+
+func (n *Node) addresses() (to, from signal.Addr) {
+	return signal.MakeAddr(n.mgm, signal.BlockMgm, 0), signal.MakeAddr(n.ID, signal.BlockManager, 0)
+}
+
+func (n *Node) run(r *frames.Reader) {
+	defer close(n.closed)
+	to, from := n.addresses()
+	for {
+		h, err := r.Next()
+		if err != nil {
+			return
+		}
+		if fault := signal.Check(h, signal.PeerMgm, n.mgm, n.ID); fault != nil {
+			n.t.Errorf("node %d: the server sent a %v", n.ID, fault)
+			return
+		}
+		n.note(h)
+		switch h.Num {
+		case signal.NumStopReq:
+			q := frames.As[signal.StopReq](h)
+			if text := n.OnStop(q); text != "" {
+				frames.Send(n.Conn, frames.Make(signal.NumStopRef, to, from, text, func(f *signal.StopRef) {
+					f.Ref, f.Code, f.TextLen = q.Ref, 2002, uint32(len(text))
+				}))
+				continue
+			}
+			frames.Send(n.Conn, frames.Make(signal.NumStopConf, to, from, "", func(c *signal.StopConf) { c.Ref = q.Ref }))
+			n.Conn.Close()
+			return
+		case signal.NumReportReq:
+			q := frames.As[signal.ReportReq](h)
+			frames.Send(n.Conn, frames.Make(signal.NumReportConf, to, from, "", func(c *signal.ReportConf) {
+				c.Ref, c.Kind = q.Ref, q.Kind
+				c.DataPages, c.DataTotal, c.IndexPages, c.IndexTotal = n.Pages[0], n.Pages[1], n.Pages[2], n.Pages[3]
+			}))
+		}
+	}
+}
+
+func (n *Node) note(h *signal.Head) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.got = append(n.got, signal.Format(h))
+	switch h.Num {
+	case signal.NumEventSubscribeOrd:
+		n.levels = frames.As[signal.EventSubscribeOrd](h).Levels
+	case signal.NumStopReq:
+		n.stop = frames.As[signal.StopReq](h).Flags
+	}
+}
+
+// Got says whether a signal came whose printed form contains a text.
+func (n *Node) Got(text string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, g := range n.got {
+		if strings.Contains(g, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// Levels are those that the server subscribed to last.
+func (n *Node) Levels() [16]uint8 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.levels
+}
+
+// StopFlags are those of the newest StopReq.
+func (n *Node) StopFlags() uint32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stop
+}
+
+// State reports the node's state; connected are the nodes to which it has links.
+func (n *Node) State(state, phase, group, dynamicID uint32, connected ...uint8) {
+	n.t.Helper()
+	to, from := n.addresses()
+	n.send(frames.Make(signal.NumNodeStateRep, to, from, "", func(r *signal.NodeStateRep) {
+		r.State, r.StartPhase, r.NodeGroup, r.DynamicID, r.Software = state, phase, group, dynamicID, version.Number
+		for _, id := range connected {
+			r.Connected[id/32] |= 1 << (id % 32)
+		}
+	}))
+}
+
+// Event reports an event.
+func (n *Node) Event(e event.Event) {
+	n.t.Helper()
+	to, from := n.addresses()
+	n.send(frames.Make(signal.NumEventRep, to, from, e.Text, func(r *signal.EventRep) {
+		r.Event, r.Node, r.Args, r.TextLen = uint32(e.Type), uint32(e.Node), e.Args, uint32(len(e.Text))
+	}))
+}
+
+func (n *Node) send(b []byte) {
+	n.t.Helper()
+	if _, err := n.Conn.Write(b); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Speak is a bare connection on which a test says what it likes.
+type Speak struct {
+	net.Conn
+	t testing.TB
+}
+
+// Dial opens a bare connection.
+func (s *Server) Dial() *Speak {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.Close() })
+	return &Speak{conn, s.t}
+}
+
+// Say writes text and reads until what came ends as a reply does.
+func (sp *Speak) Say(text string) string {
+	sp.t.Helper()
+	if _, err := io.WriteString(sp, text); err != nil {
+		sp.t.Fatal(err)
+	}
+	sp.SetReadDeadline(time.Now().Add(Patience))
+	var got []byte
+	buf := make([]byte, 4096)
+	for !strings.HasSuffix(string(got), "\n\n") {
+		n, err := sp.Read(buf)
+		got = append(got, buf[:n]...)
+		if err != nil {
+			sp.t.Fatalf("after %q: %v", got, err)
+		}
+	}
+	return string(got)
+}
+
+// Rest reads until the other side closes.
+func (sp *Speak) Rest() string {
+	sp.t.Helper()
+	sp.SetReadDeadline(time.Now().Add(Patience))
+	got, err := io.ReadAll(sp)
+	if err != nil && !strings.Contains(err.Error(), "reset") {
+		sp.t.Fatalf("after %q: %v", got, err)
+	}
+	return string(got)
+}
+
+// T is the test that the connection belongs to.
+func (sp *Speak) T() testing.TB { return sp.t }
