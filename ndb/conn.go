@@ -406,7 +406,7 @@ type manager interface {
 // mgmd is a manager that asks a management server, and goes on without when it is gone.
 type mgmd struct {
 	opts   mgmclient.Options
-	target mgmclient.Target
+	target config.ConnectString
 	name   string
 	secret uint64
 	id     int
@@ -420,7 +420,7 @@ func newMgmd(ctx context.Context, connectString string, o Options, secret uint64
 	if connectString == "" {
 		connectString = os.Getenv(mgmclient.Environment)
 	}
-	target, err := mgmclient.ParseTarget(connectString)
+	target, err := config.ParseConnectString(connectString)
 	if err != nil {
 		return nil, err
 	}
@@ -429,7 +429,7 @@ func newMgmd(ctx context.Context, connectString string, o Options, secret uint64
 	if m.id == 0 {
 		m.id = target.NodeID
 	}
-	if m.c, err = target.Connect(ctx, m.opts); err != nil {
+	if m.c, err = mgmclient.ConnectTo(ctx, target, m.opts); err != nil {
 		return nil, err
 	}
 	if m.id, err = m.c.GetNodeID(ctx, mgmclient.NodeIDRequest{Type: config.APINode, NodeID: m.id, Name: o.Name, Secret: secret, Wait: time.Second}); err == nil {
@@ -480,7 +480,7 @@ func (m *mgmd) keep(ctx context.Context) {
 		}
 		opts := m.opts
 		opts.Retries = 0
-		n, err := m.target.Connect(ctx, opts)
+		n, err := mgmclient.ConnectTo(ctx, m.target, opts)
 		if err != nil {
 			continue
 		}
