@@ -107,7 +107,7 @@ func (x *bench) window(num uint16, op, flags uint8, k func(i uint32) uint32) {
 			p[i] = f[i].RowPtr(h[i])
 		}
 	}
-	store.Prefetch16(&p)
+	store.PrefetchRows16(&p)
 	for i := range x.win {
 		x.deliver(unsafe.Pointer(&x.win[i][0]))
 		x.env.RunJobs(x.deliver, 1<<30)

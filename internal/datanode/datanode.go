@@ -211,7 +211,7 @@ func (t *Thread) Touch(w *[16]unsafe.Pointer, n int) {
 			at[i] = f.RowPtr(hash[i])
 		}
 	}
-	store.Prefetch16(&at)
+	store.PrefetchRows16(&at)
 }
 
 // Invariants checks every block of the thread; it is called between signals.
