@@ -13,8 +13,9 @@
 //
 // A link to a peer is one or more sockets (peers.go): a client opens one per receiving thread, two data nodes the
 // fewer of both sides'. It is up when all are there, and down as soon as one is lost; LinkUpRep comes before
-// every signal of the peer and LinkDownRep after the last one, on whatever thread it arrived. A node id is taken from
-// the first Hello until membership says by NodeFreeRep that nothing of it is left.
+// every signal of the peer and LinkDownRep after the last one, on whatever thread it arrived. The id of a
+// client or a management server is taken from the first Hello until membership says by NodeFreeRep that nothing of it
+// is left; a data node may link again as soon as its LinkDownRep was executed.
 //
 // Bounds: a client is not read from while its own send buffer is above its soft limit, while one to a data node is, or
 // while hand-over queues are long; one that takes nothing for five seconds, or passes the hard limit, is cut. A

@@ -122,7 +122,7 @@ func (n *testNode) deliver(env *kernel.Env, p unsafe.Pointer) {
 			r := (*signal.LinkRep)(p)
 			n.linked[r.Node].Store(false)
 			n.downs <- *r
-			if !n.keep.Load() {
+			if !n.keep.Load() && r.Kind != uint32(signal.PeerData) {
 				n.freed(env, r.Node)
 			}
 		case signal.NumEventRep:

@@ -27,7 +27,7 @@ const (
 	stateOpening                // all are there; the loops are taking them over
 	stateUp                     // signals flow
 	stateClosing                // the loops are letting go
-	stateTaken                  // down, and the core has not finished with the failure yet
+	stateTaken                  // down, and the core has not finished with the failure yet (not of data nodes)
 )
 
 // peer is another node. What is not configuration or atomic is behind Host.mu.
@@ -293,6 +293,9 @@ func (h *Host) bury(l *loop, p *peer) {
 	rep.Code = p.cause.code
 	h.mu.Unlock()
 	h.tell(l, signal.NumLinkDownRep, rep)
+	if p.Kind == signal.PeerData { // membership tells a data node's runs apart by its links alone
+		h.free(p.node)
+	}
 }
 
 // free takes the core's word that nothing of a node is left since its link went down: it may link again.
