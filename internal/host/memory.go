@@ -18,8 +18,8 @@ const (
 // Memory is the data memory of a node: one range of addresses outside the Go heap, reserved at once, that becomes real
 // memory piece by piece as it is used. It hands out chunks to the ldms of all threads.
 //
-// A goroutine keeps some free chunks warm (resident), so that the threads seldom wait for the system to find memory,
-// and gives the memory of further free ones back.
+// A goroutine, the tender, keeps some free chunks warm (resident), so that the threads seldom wait for the system to
+// find memory, and gives the memory of further free ones back when they are half as many again.
 type Memory struct {
 	region *store.Region
 	warmup int // chunks to keep warm
@@ -30,6 +30,8 @@ type Memory struct {
 	next uint32   // chunks from here on were never used
 	idle bool     // the tender waits
 	busy bool     // the tender has a chunk in its hands
+	// trimming: the tender is giving memory back, until no more than warmup is warm.
+	trimming bool
 	// back: the tender has put a chunk back.
 	back sync.Cond
 	// tend wakes the tender; it is closed by Close.
@@ -111,7 +113,7 @@ func (m *Memory) wanting() bool {
 	return len(m.warm) < m.warmup/2 && (len(m.cold) > 0 || m.next < m.region.Chunks())
 }
 
-func (m *Memory) wasting() bool { return len(m.warm) > 2*m.warmup }
+func (m *Memory) wasting() bool { return len(m.warm) > m.warmup+m.warmup/2 }
 
 // tender keeps as many free chunks warm as was asked for, one chunk at a time.
 func (m *Memory) tender() {
@@ -155,13 +157,16 @@ func (m *Memory) tender() {
 func (m *Memory) choose() (c uint32, touch, ok bool) {
 	switch {
 	case len(m.warm) < m.warmup:
+		m.trimming = false
 		c, ok = m.takeCold()
 		return c, true, ok
-	case len(m.warm) > m.warmup+m.warmup/2:
+	case len(m.warm) > m.warmup && (m.trimming || m.wasting()):
+		m.trimming = true
 		c = m.warm[0]
 		m.warm = append(m.warm[:0], m.warm[1:]...)
 		return c, false, true
 	}
+	m.trimming = false
 	return 0, false, false
 }
 
