@@ -6,6 +6,7 @@ import (
 
 	"github.com/cohortdb/cohort/internal/bench/flexasynch"
 	"github.com/cohortdb/cohort/internal/configtool"
+	"github.com/cohortdb/cohort/internal/noded"
 	"github.com/cohortdb/cohort/internal/tabletool"
 	"github.com/cohortdb/cohort/internal/up"
 )
@@ -24,6 +25,8 @@ type tool struct {
 // tools lists every program, in the order in which help prints them. Links of the Makefile come from here.
 var tools = []tool{
 	{"up", "", "starts a whole cluster on this machine: the quick start", up.Main},
+	{"ndbd", "ndbd", "a data node with one thread", noded.NDBD},
+	{"ndbmtd", "ndbmtd", "a data node with as many threads as the configuration says", noded.NDBMTD},
 	{"show-tables", "ndb_show_tables", "lists tables", tabletool.ShowTables},
 	{"desc", "ndb_desc", "describes tables: columns, keys, partitions", tabletool.Desc},
 	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},
