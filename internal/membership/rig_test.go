@@ -33,8 +33,6 @@ type node struct {
 	fails  []signal.NodeFailRep // that coordinators and ldms heard
 	drains int
 	ups    int // NodeUpRep of node 51 at ldms
-	stopOK int
-	refs   []string
 
 	holdFail  bool // coordinators keep NodeFailConf back
 	heldFail  []signal.NodeFailRep

@@ -263,3 +263,109 @@ func TestALossWhileTheLastPhaseTravels(t *testing.T) {
 		}
 	}
 }
+
+// While the cluster drains, a member dies, or the president does, or a member stands still: the others end all the
+// same, as they were asked to.
+func TestFailuresDuringAPlannedStop(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		victim uint8
+		freeze bool
+		within int64
+	}{
+		{"a member dies", 3, false, 1200 * ms},
+		{"the president dies", 1, false, 1200 * ms},
+		{"a member stands still", 3, true, 2200 * ms},
+	} {
+		for seed := uint64(1); seed <= 20; seed++ {
+			r := newRig(t, seed, 1, 2, 3, 4)
+			ids := r.up()
+			r.n[2].holdDrain = true // so that there is time
+			at := r.net.Now()
+			if c.freeze {
+				r.net.Nodes[c.victim].Handle = func(*signal.Head) {}
+			}
+			stopReq(r, 4, signal.StopAll)
+			r.net.Run(500 * ms)
+			if !c.freeze {
+				r.net.Kill(c.victim)
+			}
+			others := slices.DeleteFunc(slices.Clone(ids), func(id uint8) bool { return id == c.victim })
+			if !r.net.Until(10_000*ms, r.exited(others...)) {
+				t.Fatalf("%s: the others go on", c.name)
+			}
+			if took := r.net.Now() - at; took > c.within {
+				t.Fatalf("%s: took %d ns", c.name, took)
+			}
+			for _, id := range others {
+				if x := r.n[id]; x.exit.Code != exitcode.Done {
+					t.Fatalf("%s: node %d: %+v %s", c.name, id, x.exit, x.reason)
+				}
+			}
+		}
+	}
+}
+
+// A node is stopped by force at the moment at which the whole cluster is.
+func TestAForcedStopMeetsAPlannedOne(t *testing.T) {
+	for seed := uint64(1); seed <= 60; seed++ {
+		r := newRig(t, seed, 1, 2, 3)
+		ids := r.up()
+		who := uint8(1 + seed%3)
+		r.n[who].holdDrain = seed%2 == 0
+		stopReq(r, who, signal.StopForce, who)
+		for range r.net.Rand(30) {
+			r.net.Step(r.net.Now())
+		}
+		stopReq(r, 1, signal.StopAll)
+		if !r.net.Until(10_000*ms, r.exited(ids...)) {
+			t.Fatalf("seed %d: does not stop; %v", seed, r.net)
+		}
+		if x := r.n[who]; x.exit.Code != exitcode.Done {
+			t.Fatalf("seed %d: node %d: %+v %s", seed, who, x.exit, x.reason)
+		}
+	}
+}
+
+// Two halves that started without each other meet: never two living halves.
+func TestTwoHalvesMeet(t *testing.T) {
+	for seed := uint64(1); seed <= 20; seed++ {
+		r := newRig(t, seed, 1, 2)
+		for _, id := range []uint8{1, 2} {
+			r.launch(id, func(c *Config) { c.NoWait.Add(1); c.NoWait.Add(2) })
+		}
+		if !r.net.Until(100*ms, r.started(1, 2)) {
+			t.Fatal("a node that waits for nobody does not start")
+		}
+		r.linkAll()
+		r.net.Run(1000 * ms)
+		living := 0
+		for _, id := range []uint8{1, 2} {
+			if r.n[id].exit == nil {
+				living++
+			}
+		}
+		if living > 1 {
+			t.Fatal("two halves live on")
+		}
+	}
+}
+
+// Late and doubled words about links and failures do no harm.
+func TestWordsThatComeTooLate(t *testing.T) {
+	r := newRig(t, 1, 1, 2)
+	r.up()
+	x := r.n[1]
+	d := send[signal.LinkRep](r, 1, signal.NumLinkDownRep)
+	h := d.Head
+	*d = signal.LinkRep{Head: h, Node: 3, Kind: uint32(signal.PeerData)}
+	send[signal.NodeFailConf](r, 1, signal.NumNodeFailConf).Node = 77
+	k := send[signal.DrainConf](r, 1, signal.NumDrainConf)
+	k.Ref = 5
+	c := send[signal.StopStepConf](r, 1, signal.NumStopStepConf)
+	c.Step = signal.StopDrain
+	r.net.Run(ms)
+	if x.b.Stale != 4 || x.b.state != started {
+		t.Fatalf("%d of 4 were stale, state %d", x.b.Stale, x.b.state)
+	}
+}
