@@ -23,9 +23,6 @@ type driver interface {
 	close()
 }
 
-// lanesOf opens lanes for a driver: lane i on connection i mod con.
-type lanesOf func(i int) func(laneOptions) (lane, error)
-
 // threads is the driver whose threads define and run their own transactions.
 type threads struct {
 	s         *settings
@@ -33,18 +30,43 @@ type threads struct {
 	sequences []*sequence
 }
 
-func newThreads(s *settings, nodes []int, stage *atomic.Int32, open lanesOf) (*threads, error) {
+func newThreads(ctx context.Context, s *settings, c cluster, tables []string, stage *atomic.Int32) (driver, error) {
 	d := &threads{s: s}
+	var err error
+	if d.threads, err = openThreads(ctx, s, c, tables, stage); err != nil {
+		return nil, err
+	}
 	for i := range s.threads {
-		t, err := newThread(s.laneOptions(), stage, open(i))
+		place, err := c.newPlacer(ctx, tables)
 		if err != nil {
 			d.close()
-			return nil, fmt.Errorf("thread %d: %w", i+1, err)
+			return nil, err
 		}
-		d.threads = append(d.threads, t)
-		d.sequences = append(d.sequences, newSequence(s, nodes, i, t.lane.node))
+		d.sequences = append(d.sequences, newSequence(s, c.nodes(), i, place))
 	}
 	return d, nil
+}
+
+// openThreads makes -t threads, thread i with a lane on connection i mod con.
+func openThreads(ctx context.Context, s *settings, c cluster, tables []string, stage *atomic.Int32) ([]*thread, error) {
+	var all []*thread
+	for i := range s.threads {
+		t, err := newThread(s.laneOptions(), stage, func(o laneOptions) (lane, error) {
+			return c.newLane(ctx, i%s.connections, o, tables)
+		})
+		if err != nil {
+			closeThreads(all)
+			return nil, fmt.Errorf("thread %d of %d: %w", i+1, s.threads, err)
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+func closeThreads(all []*thread) {
+	for _, t := range all {
+		t.lane.close()
+	}
 }
 
 func (d *threads) run(w work) (tally, error) {
@@ -90,11 +112,7 @@ func collect(threads []*thread) (sum tally, err error) {
 	return sum, err
 }
 
-func (d *threads) close() {
-	for _, t := range d.threads {
-		t.lane.close()
-	}
-}
+func (d *threads) close() { closeThreads(d.threads) }
 
 // byOwner groups failures by logical thread.
 func byOwner(failures []failure) map[uint32][]failure {
@@ -103,13 +121,4 @@ func byOwner(failures []failure) map[uint32][]failure {
 		m[f.owner] = append(m[f.owner], f)
 	}
 	return m
-}
-
-// laneOpener opens lanes of a cluster.
-func laneOpener(ctx context.Context, s *settings, c cluster, tables []string) lanesOf {
-	return func(i int) func(laneOptions) (lane, error) {
-		return func(o laneOptions) (lane, error) {
-			return c.newLane(ctx, i%s.connections, o, tables)
-		}
-	}
 }

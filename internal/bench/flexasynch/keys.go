@@ -5,18 +5,18 @@ import "sort"
 // sequence gives the keys of a logical thread's transactions, one transaction after another. It is the same sequence in
 // every phase.
 type sequence struct {
-	s      *settings
-	nodes  []int
-	owner  uint32
-	placed func(table int, key, owner uint32) int // node of a row; used with -local only
+	s     *settings
+	nodes []int
+	owner uint32
+	place placer // used with -local only
 
 	number uint32   // of the next transaction
 	random uint64   // state of the random numbers of -local 3
 	cursor []uint32 // with -local: the next key to look at, for each table and node
 }
 
-func newSequence(s *settings, nodes []int, owner int, placed func(int, uint32, uint32) int) *sequence {
-	q := &sequence{s: s, nodes: nodes, owner: uint32(owner), placed: placed}
+func newSequence(s *settings, nodes []int, owner int, place placer) *sequence {
+	q := &sequence{s: s, nodes: nodes, owner: uint32(owner), place: place}
 	if s.local != everywhere {
 		q.cursor = make([]uint32, s.tables*len(nodes))
 	}
@@ -63,7 +63,7 @@ func (q *sequence) nextLocal(t *transaction) {
 	index %= len(q.nodes)
 	cursor := &q.cursor[t.table*len(q.nodes)+index]
 	for i := range t.keys {
-		for q.placed(t.table, *cursor, q.owner) != q.nodes[index] {
+		for q.place.node(t.table, *cursor, q.owner) != q.nodes[index] {
 			*cursor++
 		}
 		t.keys[i] = *cursor
@@ -92,7 +92,7 @@ type all struct {
 	endless    bool
 }
 
-func (a *all) next(t *transaction) (ok, done bool) {
+func (a *all) next(t *transaction, _ bool) (ok, done bool) {
 	if a.sequence.number == a.count {
 		if !a.endless {
 			return false, true
@@ -117,14 +117,14 @@ func newAgain(a all, failures []failure) *again {
 	return &again{all: a, failures: failures, scratch: transaction{keys: make([]uint32, a.sequence.s.operations)}}
 }
 
-func (g *again) next(t *transaction) (ok, done bool) {
+func (g *again) next(t *transaction, _ bool) (ok, done bool) {
 	if len(g.failures) == 0 {
 		return false, true
 	}
 	f := g.failures[0]
 	g.failures = g.failures[1:]
 	g.all.sequence.skipTo(f.number, &g.scratch)
-	g.all.next(t)
+	g.all.next(t, false)
 	t.unknown = f.unknown
 	return true, len(g.failures) == 0
 }

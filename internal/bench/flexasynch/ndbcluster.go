@@ -73,9 +73,9 @@ func (c *ndbCluster) newLane(ctx context.Context, connection int, o laneOptions,
 	}
 	l := &ndbLane{o: o, separate: make([]pieces, o.parallel)}
 	for _, name := range tables {
-		table, err := conn.Table(ctx, database, name)
+		table, err := lookUp(ctx, conn, name)
 		if err != nil {
-			return nil, fmt.Errorf("table %s of database %s: %w", name, database, err)
+			return nil, err
 		}
 		if err := checkColumns(table.Columns(), o); err != nil {
 			return nil, fmt.Errorf("table %s of database %s: %w: give -a and -s as it was created with, or create another one", name, database, err)
@@ -88,6 +88,36 @@ func (c *ndbCluster) newLane(ctx context.Context, connection int, o laneOptions,
 	}
 	l.session, l.done = session, l.ended
 	return l, nil
+}
+
+func lookUp(ctx context.Context, conn *ndb.Conn, name string) (*ndb.Table, error) {
+	table, err := conn.Table(ctx, database, name)
+	if err != nil {
+		return nil, fmt.Errorf("table %s of database %s: %w", name, database, err)
+	}
+	return table, nil
+}
+
+// ndbPlacer has a row of each table, to ask for its node.
+type ndbPlacer []*ndb.Row
+
+func (c *ndbCluster) newPlacer(ctx context.Context, tables []string) (placer, error) {
+	var p ndbPlacer
+	for _, name := range tables {
+		table, err := lookUp(ctx, c.conns[0], name)
+		if err != nil {
+			return nil, err
+		}
+		p = append(p, table.NewRow())
+	}
+	return p, nil
+}
+
+func (p ndbPlacer) node(table int, key, owner uint32) int {
+	row := p[table]
+	row.SetUint(colDistKey, uint64(key))
+	row.SetUint(colCol0, uint64(owner))
+	return row.Node()
 }
 
 // checkColumns tells whether a table has the columns of the settings.
@@ -125,7 +155,6 @@ type pieces struct {
 // laneTable is what a lane has of a table.
 type laneTable struct {
 	table *ndb.Table
-	place *ndb.Row   // to ask for a row's node
 	out   *ndb.Row   // for whatever is written: its values are taken when an operation is defined
 	in    []*ndb.Row // for reads, by slot × operations + operation; made when first used
 
@@ -137,7 +166,7 @@ type laneTable struct {
 
 func newLaneTable(table *ndb.Table, o laneOptions) laneTable {
 	return laneTable{
-		table: table, place: table.NewRow(), out: table.NewRow(), in: make([]*ndb.Row, o.parallel*o.operations),
+		table: table, out: table.NewRow(), in: make([]*ndb.Row, o.parallel*o.operations),
 		fill: make([]uint32, o.words), first: make([]uint32, o.words),
 	}
 }
@@ -306,13 +335,6 @@ func allAre(words []uint32, value uint32) bool {
 		different |= w ^ value
 	}
 	return different == 0
-}
-
-func (l *ndbLane) node(table int, key, owner uint32) int {
-	row := l.tables[table].place
-	row.SetUint(colDistKey, uint64(key))
-	row.SetUint(colCol0, uint64(owner))
-	return row.Node()
 }
 
 func (l *ndbLane) close() { l.session.Close() }

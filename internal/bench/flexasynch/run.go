@@ -42,6 +42,11 @@ func (r *run) do(ctx context.Context) (err error) {
 	if s.indexes > 0 {
 		return errors.New("ordered indexes are not supported yet: leave -num_indexes out")
 	}
+	for _, list := range [][]int{s.receiveCPUs, s.definerCPUs, s.executorCPUs} {
+		if err := tryCPUs(list); err != nil {
+			return err
+		}
+	}
 	if r.cluster, err = r.connect(ctx, s, r.note); err != nil {
 		return err
 	}
@@ -101,9 +106,11 @@ func (r *run) drop(names []string) error {
 // phases opens the lanes and runs the phases.
 func (r *run) phases(ctx context.Context, names []string) (err error) {
 	s := r.s
-	open := laneOpener(ctx, s, r.cluster, names)
-	r.driver, err = newThreads(s, r.cluster.nodes(), &r.stage, open)
-	if err != nil {
+	makeDriver := newThreads
+	if s.definers {
+		makeDriver = newDefiners
+	}
+	if r.driver, err = makeDriver(ctx, s, r.cluster, names, &r.stage); err != nil {
 		return err
 	}
 	defer r.driver.close()

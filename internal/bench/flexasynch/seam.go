@@ -15,6 +15,7 @@ type cluster interface {
 	dropTable(ctx context.Context, database, table string) error
 	// newLane opens a lane on a connection, 0 to -con minus 1. Tables must exist and have the columns of the settings.
 	newLane(ctx context.Context, connection int, o laneOptions, tables []string) (lane, error)
+	newPlacer(ctx context.Context, tables []string) (placer, error)
 	close()
 }
 
@@ -28,9 +29,13 @@ type lane interface {
 	// got is what operation i of the slot's transaction, a read, has read: the generation that the stamp tells, and
 	// whether every other word is that of the generation.
 	got(slot, i int, t *transaction) (generation uint32, whole bool)
+	close()
+}
+
+// placer tells where rows are; it belongs to one goroutine at a time.
+type placer interface {
 	// node is the data node with the primary of a row.
 	node(table int, key, owner uint32) int
-	close()
 }
 
 // laneOptions say how operations are done.
@@ -40,7 +45,7 @@ type laneOptions struct {
 	attributes int
 	words      int
 	record     bool          // whole rows at once, not column by column
-	readMode   ndb.ReadMode  //
+	readMode   ndb.ReadMode  // what reads see and lock
 	separate   bool          // each read in a transaction of its own
 	write      bool          // Write in place of Insert and Update
 	reads      ndb.TxOptions // of transactions that read

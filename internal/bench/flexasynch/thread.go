@@ -30,8 +30,9 @@ type failure struct {
 
 // source gives a thread its next transactions.
 type source interface {
-	// next fills in a transaction; false: there is none now, and done tells whether there ever will be.
-	next(t *transaction) (ok, done bool)
+	// next fills in a transaction. Without one ok is false: there is none now; done says that there will be none any more.
+	// mayWait says that the thread has nothing else to do.
+	next(t *transaction, mayWait bool) (ok, done bool)
 }
 
 // thread keeps transactions in flight on a lane of its own.
@@ -83,7 +84,7 @@ func (t *thread) run(from source) {
 		for !done && len(t.free) > 0 && t.stage.Load() != stopped {
 			slot := t.free[len(t.free)-1]
 			x := &t.slots[slot]
-			ok, last := from.next(x)
+			ok, last := from.next(x, t.inFlight == 0)
 			done = last
 			if !ok {
 				break
