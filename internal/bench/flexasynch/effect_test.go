@@ -323,13 +323,13 @@ func TestAnExecutorRunsItsBatchNodeByNode(t *testing.T) {
 
 func TestOnlyImmediateHandsOverWhatIsNotFull(t *testing.T) {
 	for _, immediate := range []string{"", " -immediate"} {
-		// The only executor waits from the first moment on; the definer stops after three transactions until it has run one.
+		// An executor waits from the first moment on.
 		f := newFake(1)
 		s, err := parse(strings.Fields("-t 1 -p 8 -o 1 -new" + immediate))
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := newQueue(1, 1, s.parallel, 1)
+		q := newQueue(1, 8, s.parallel, 1) // room for a batch of each transaction: none comes back
 		d := &definers{s: s, nodes: f.ids, groups: 1, placers: []placer{f}, stage: new(atomic.Int32)}
 		took := make(chan int)
 		go func() {

@@ -100,7 +100,9 @@ func TestWrongRowsFail(t *testing.T) {
 			}
 			return generation, true
 		},
-		"torn": func(x *transaction, generation uint32) (uint32, bool) { return generation, x.number != 5 || generation == 1 },
+		"torn": func(x *transaction, generation uint32) (uint32, bool) {
+			return generation, x.number != 5 || generation == 1
+		},
 	} {
 		f := newFake(1)
 		f.spoil = spoil
