@@ -405,14 +405,11 @@ func timedRun(t *testing.T, f *fakeCluster, args string, stageEnd int) (*run, st
 		t.Fatal(err)
 	}
 	var waited []time.Duration
+	n, goal := 0, 0 // under the fake's lock
 	reached := make(chan struct{}, 1)
-	n := 0
 	f.each = func(string, *transaction) {
-		if n++; n%stageEnd == 0 {
-			select {
-			case reached <- struct{}{}:
-			default:
-			}
+		if n++; n == goal {
+			reached <- struct{}{}
 		}
 	}
 	var out strings.Builder
@@ -420,6 +417,9 @@ func timedRun(t *testing.T, f *fakeCluster, args string, stageEnd int) (*run, st
 		connect: func(context.Context, *settings, func(string, ...any)) (cluster, error) { return f, nil },
 		wait: func(ctx context.Context, d time.Duration) {
 			waited = append(waited, d)
+			f.mu.Lock()
+			goal = n + stageEnd
+			f.mu.Unlock()
 			select {
 			case <-reached:
 			case <-ctx.Done():

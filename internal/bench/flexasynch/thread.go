@@ -124,7 +124,7 @@ func (t *thread) ended(slot, code int) {
 	}
 	for i := range x.keys {
 		generation, whole := t.lane.got(slot, i, x)
-		if generation != t.expect && (t.expect != 0 || generation == 0 || generation >= generationMax) || !whole {
+		if !whole || generation != t.expect && (t.expect != 0 || generation >= generationMax) || generation == 0 {
 			t.tally.wrong++
 		}
 	}
