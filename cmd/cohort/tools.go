@@ -6,6 +6,7 @@ import (
 
 	"github.com/cohortdb/cohort/internal/bench/flexasynch"
 	"github.com/cohortdb/cohort/internal/configtool"
+	"github.com/cohortdb/cohort/internal/mgm"
 	"github.com/cohortdb/cohort/internal/noded"
 	"github.com/cohortdb/cohort/internal/tabletool"
 	"github.com/cohortdb/cohort/internal/up"
@@ -27,6 +28,7 @@ var tools = []tool{
 	{"up", "", "starts a whole cluster on this machine: the quick start", up.Main},
 	{"ndbd", "ndbd", "a data node with one thread", noded.NDBD},
 	{"ndbmtd", "ndbmtd", "a data node with as many threads as the configuration says", noded.NDBMTD},
+	{"mgmd", "ndb_mgmd", "management server: configuration, node ids, states, cluster log", mgm.MainMgmd},
 	{"show-tables", "ndb_show_tables", "lists tables", tabletool.ShowTables},
 	{"desc", "ndb_desc", "describes tables: columns, keys, partitions", tabletool.Desc},
 	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},

@@ -181,7 +181,7 @@ func (s *Server) showConfig(_ context.Context, _ *session, r *wire.Request) answ
 		if n == nil || id != 0 && n.conf.ID != int(id) {
 			continue
 		}
-		word := sectionOf(n.conf.Type)
+		word := SectionOf(n.conf.Type).String()
 		if !matches(word, section) {
 			continue
 		}
@@ -200,12 +200,13 @@ func matches(word, selection string) bool {
 	return selection == "" || strings.EqualFold(word, selection)
 }
 
-func sectionOf(t config.NodeType) string {
+// SectionOf is the section that describes nodes of a type.
+func SectionOf(t config.NodeType) config.Section {
 	switch t {
 	case config.DataNode:
-		return config.SectionNDBD.String()
+		return config.SectionNDBD
 	case config.ManagementNode:
-		return config.SectionMGMD.String()
+		return config.SectionMGMD
 	}
-	return config.SectionAPI.String()
+	return config.SectionAPI
 }

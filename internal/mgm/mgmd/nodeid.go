@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -300,4 +301,15 @@ func isOwn(a netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// IsThisHost says that a host of the configuration may be this machine.
+func IsThisHost(host string) bool {
+	return host == "" || slices.ContainsFunc(resolve(context.Background(), host), isOwn)
+}
+
+// IsLoopback says that a host of the configuration is reached from this machine only.
+func IsLoopback(host string) bool {
+	addrs := resolve(context.Background(), host)
+	return len(addrs) > 0 && !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLoopback() })
 }

@@ -32,7 +32,7 @@ type nodeState struct {
 	state     uint32 // one of signal's State constants
 	phase     uint32 // last completed start phase
 	group     uint32 // node group, NoRef if none
-	dynamicID uint32 // order of joining, NoRef if it has not joined
+	dynamicID uint32 // order of joining, from 1; 0 or NoRef if it has not joined
 	connected [8]uint32
 }
 
@@ -106,7 +106,7 @@ func (s *Server) status(n *node) mgmclient.NodeStatus {
 		if n.state.group != noNumber {
 			st.NodeGroup = int(n.state.group)
 		}
-		if n.state.dynamicID != noNumber {
+		if n.state.dynamicID != noNumber && n.state.dynamicID != 0 {
 			st.DynamicID = int(n.state.dynamicID)
 		}
 		st.Address = n.addr.String()

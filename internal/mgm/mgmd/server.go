@@ -163,6 +163,9 @@ func (s *Server) closeAll() {
 	s.signalChange()
 }
 
+// Note makes an entry of the server's own in the cluster log.
+func (s *Server) Note(severity event.Severity, text string) { s.note(severity, "%s", text) }
+
 // note makes an entry of the server's own in the cluster log.
 func (s *Server) note(severity event.Severity, format string, args ...any) {
 	t := event.InfoEvent

@@ -1,0 +1,394 @@
+package mgm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cohortdb/cohort/config"
+	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/mgm/clusterlog"
+	"github.com/cohortdb/cohort/internal/mgm/configstore"
+	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
+	"github.com/cohortdb/cohort/internal/mgm/mgmd"
+	"github.com/cohortdb/cohort/internal/options"
+)
+
+// serverOptions are the command line of ndb_mgmd.
+type serverOptions struct {
+	name string
+
+	file      string
+	mycnf     bool
+	configDir string
+	cache     bool
+	initial   bool
+	reload    bool
+	nodaemon  bool
+	nodeID    int
+	bind      string
+	printFull bool
+	verbose   bool
+	hostMap   map[string]string
+	overrides []config.Setting
+}
+
+func serverSet(o *serverOptions) *options.Set {
+	set := options.New("-f FILE [options]", `The management server: hands out the configuration and node ids, knows the state of
+every node, writes the cluster log, and answers ndb_mgm. It stays in the foreground.`)
+	set.String(&o.file, "config-file,f", "FILE", "configuration of the cluster, a config.ini;\nread if none is stored, and with --initial or --reload")
+	set.Bool(&o.mycnf, "mycnf", "the file is a my.cnf with [cluster_config]")
+	set.String(&o.configDir, "configdir", "DIR", "where the configuration is stored\n(default: DataDir of the server, else the current folder)")
+	set.Bool(&o.cache, "config-cache", "store the configuration (default); =0 reads the file\nat every start and stores nothing")
+	set.Bool(&o.initial, "initial", "drop what is stored and read the file anew")
+	set.Bool(&o.reload, "reload", "take what has changed in the file as a new version")
+	set.Int(&o.nodeID, "ndb-nodeid", "N", "own node id, where the configuration has several\nmanagement servers on this host", 1, 255)
+	set.Func("host-map", "NAME=ADDRESS,…", "use an address instead of a host name of the file", o.addHosts)
+	set.Func("set", "PARAMETER=VALUE", "set a parameter over what the file says; may be repeated", o.addOverride)
+	set.String(&o.bind, "bind-address", "HOST[:PORT]", "listen there (default: HostName if that is loopback,\nelse everywhere, on PortNumber)")
+	set.Bool(&o.printFull, "print-full-config,P", "print every parameter of the configuration and end")
+	set.Bool(&o.nodaemon, "nodaemon", "stay in the foreground (it always does)")
+	set.Func("daemon,d", "", "not supported: start it in the background with &\nor under a supervisor", func(string) error {
+		return errors.New("the server stays in the foreground: start it in the background with & or under a supervisor")
+	})
+	set.Bool(&o.verbose, "verbose,v", "print on standard output what the cluster log has\nabout the start")
+	set.Example("ndb_mgmd -f config.ini --configdir=/var/lib/cohort")
+	set.Example("ndb_mgmd -f config.ini --reload")
+	set.Example("ndb_mgmd -f document-004.cnf --mycnf --host-map n1=127.0.0.1,n2=127.0.0.1")
+	return set
+}
+
+func (o *serverOptions) addHosts(list string) error {
+	for pair := range strings.SplitSeq(list, ",") {
+		name, address, found := strings.Cut(pair, "=")
+		if !found || name == "" || address == "" {
+			return fmt.Errorf("%q is not NAME=ADDRESS", pair)
+		}
+		if o.hostMap == nil {
+			o.hostMap = map[string]string{}
+		}
+		o.hostMap[name] = address
+	}
+	return nil
+}
+
+func (o *serverOptions) addOverride(pair string) error {
+	name, value, found := strings.Cut(pair, "=")
+	if !found || name == "" {
+		return fmt.Errorf("%q is not PARAMETER=VALUE", pair)
+	}
+	o.overrides = append(o.overrides, config.Setting{Name: name, Value: value})
+	return nil
+}
+
+// MainMgmd is the program ndb_mgmd.
+func MainMgmd(name string, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	o := &serverOptions{name: name, cache: true}
+	rest, status, done := parse(serverSet(o), name, args, stdout, stderr)
+	if done {
+		return status
+	}
+	if len(rest) > 0 {
+		complain(stderr, name, fmt.Errorf("%q is no option: --help lists them", rest[0]))
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := o.run(ctx, stdout, stderr); err != nil {
+		complain(stderr, name, err)
+		return exitFailed
+	}
+	return exitDone
+}
+
+// run brings the server up, in the order in which each step needs the one before, and serves.
+func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if o.initial && o.reload {
+		return errors.New("--initial and --reload exclude each other: --initial drops what is stored, --reload keeps it")
+	}
+	if o.file == "" && (o.initial || o.reload || !o.cache || o.printFull && o.configDir == "") {
+		return errors.New("a configuration file is needed for that: name one with -f FILE")
+	}
+	fromFile, warnings, err := o.readIfNamed()
+	for _, w := range warnings {
+		fmt.Fprintf(stderr, "%s: warning: %s\n", o.name, w)
+	}
+	if err != nil {
+		return err
+	}
+	id, err := o.ownID(fromFile)
+	if err != nil {
+		return err
+	}
+	if o.printFull && fromFile != nil {
+		printFull(stdout, fromFile)
+		return nil
+	}
+	var store *configstore.Store
+	if o.cache {
+		if store, err = configstore.Open(o.storeDir(fromFile, id), id); err != nil {
+			return err
+		}
+	}
+	choice, err := mgmd.Choose(store, fromFile, o.initial, o.reload)
+	if err != nil {
+		return err
+	}
+	for _, w := range choice.Warn {
+		fmt.Fprintf(stderr, "%s: warning: %s\n", o.name, w)
+	}
+	if o.printFull {
+		printFull(stdout, choice.Config)
+		return nil
+	}
+	return o.serve(ctx, choice, id, store, warnings, stdout, stderr)
+}
+
+func (o *serverOptions) serve(ctx context.Context, choice *mgmd.Choice, id int, store *configstore.Store, warnings []config.Warning, stdout, stderr io.Writer) error {
+	c := choice.Config
+	own := c.Node(id)
+	if own == nil || own.Type != config.ManagementNode {
+		return fmt.Errorf("node %d is no management server in the configuration that counts: correct --ndb-nodeid or start with --reload or --initial", id)
+	}
+	if err := refuseSecond(ctx, c, id); err != nil {
+		return err
+	}
+	destinations, err := config.ParseLogDestination(own.String("LogDestination"))
+	if err != nil {
+		return err
+	}
+	log, err := clusterlog.Open(destinations, own.String("DataDir"), id, stdout, stderr)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	so := mgmd.Options{Config: c, NodeID: id, Store: store, Log: log, Notes: stderr}
+	if o.file != "" {
+		so.Read = o.read
+	}
+	server, err := mgmd.New(so)
+	if err != nil {
+		return err
+	}
+	listener, err := o.listen(own)
+	if err != nil {
+		return err
+	}
+	note := func(severity event.Severity, text string) {
+		server.Note(severity, text)
+		if o.verbose {
+			fmt.Fprintln(stdout, text)
+		}
+	}
+	for _, text := range choice.Notes {
+		note(event.Note, text)
+	}
+	for _, text := range choice.Warn {
+		note(event.Warning, text)
+	}
+	for _, w := range warnings {
+		note(event.Warning, w.String())
+	}
+	if n := len(c.ManagementNodes()); n > 1 {
+		note(event.Warning, fmt.Sprintf("The configuration has %d management servers, and only one may run: agreement between several is not supported yet", n))
+	}
+	fmt.Fprintf(stdout, "ndb_mgmd: listening on %s\n", reachable(listener.Addr(), own))
+	err = server.Serve(ctx, listener)
+	if errors.Is(err, mgmd.ErrStopped) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// readIfNamed reads the configuration file of the command line, if there is one.
+func (o *serverOptions) readIfNamed() (*config.Config, []config.Warning, error) {
+	if o.file == "" {
+		return nil, nil, nil
+	}
+	return o.read("", o.mycnf)
+}
+
+// read reads a configuration file; an empty name means the one of the command line.
+func (o *serverOptions) read(file string, mycnf bool) (*config.Config, []config.Warning, error) {
+	if file == "" {
+		file, mycnf = o.file, o.mycnf
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the configuration file cannot be read (%w): correct -f", err)
+	}
+	return config.Parse(data, config.Options{FileName: file, MyCnf: mycnf, HostMap: o.hostMap, Overrides: o.overrides})
+}
+
+// ownID finds out which node of the configuration this server is: as told, else the one whose host is this machine,
+// else the one that has stored a configuration here.
+func (o *serverOptions) ownID(c *config.Config) (int, error) {
+	if o.nodeID != 0 {
+		return o.nodeID, nil
+	}
+	if c == nil {
+		dir := o.storeDir(nil, 0)
+		nodes, err := configstore.Nodes(dir)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(nodes) == 0:
+			return 0, fmt.Errorf("no configuration is stored in %s and no file was named: name one with -f FILE, or the right folder with --configdir", dir)
+		case len(nodes) > 1:
+			return 0, fmt.Errorf("%s has configurations of several management servers (%v): say with --ndb-nodeid which one this is", dir, nodes)
+		}
+		return nodes[0], nil
+	}
+	var here, all []string
+	id := 0
+	for _, n := range c.ManagementNodes() {
+		all = append(all, fmt.Sprintf("node %d at %s", n.ID, orAny(n.HostName)))
+		if !n.Bool("Dedicated") && mgmd.IsThisHost(n.HostName) {
+			here = append(here, strconv.Itoa(n.ID))
+			id = n.ID
+		}
+	}
+	switch len(here) {
+	case 0:
+		return 0, fmt.Errorf("no management server of the configuration (%s) is this host: correct HostName, map it with --host-map, or say with --ndb-nodeid which one this is",
+			strings.Join(all, ", "))
+	case 1:
+		return id, nil
+	}
+	return 0, fmt.Errorf("management servers %s of the configuration are all this host: say with --ndb-nodeid which one this is", strings.Join(here, ", "))
+}
+
+func orAny(host string) string {
+	if host == "" {
+		return "any host"
+	}
+	return host
+}
+
+// storeDir is where configurations are stored.
+func (o *serverOptions) storeDir(c *config.Config, id int) string {
+	if o.configDir != "" {
+		return o.configDir
+	}
+	if c != nil {
+		if n := c.Node(id); n != nil && n.Type == config.ManagementNode && n.String("DataDir") != "" {
+			return n.String("DataDir")
+		}
+	}
+	return "."
+}
+
+// listen binds the server's port.
+func (o *serverOptions) listen(own *config.Node) (net.Listener, error) {
+	host, port := "", int(own.Int("PortNumber"))
+	if own.HostName != "" && mgmd.IsLoopback(own.HostName) {
+		host = own.HostName // nobody from elsewhere could have been meant
+	}
+	if o.bind != "" {
+		target, err := config.ParseConnectString("bind-address=" + o.bind)
+		if err != nil {
+			return nil, err
+		}
+		host = target.Bind.Host
+		if target.Bind.Port != 0 {
+			port = target.Bind.Port
+		}
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("port %d cannot be used (%w): end what listens there, or set PortNumber (0 takes any free port)", port, err)
+	}
+	return l, nil
+}
+
+// reachable is where clients find a listener.
+func reachable(a net.Addr, own *config.Node) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a.String()
+	}
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		if host = own.HostName; host == "" {
+			host = "localhost"
+		}
+	}
+	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
+}
+
+// secondMax is how long to wait for another management server to answer.
+const secondMax = time.Second
+
+// refuseSecond looks whether another management server of the same cluster runs already. Two that do not agree would
+// give the same node id away twice.
+func refuseSecond(ctx context.Context, c *config.Config, own int) error {
+	var mu sync.Mutex
+	var running []string
+	var wg sync.WaitGroup
+	for _, n := range c.ManagementNodes() {
+		port := int(n.Int("PortNumber"))
+		if n.ID == own || n.HostName == "" || port == 0 {
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			ctx, cancel := context.WithTimeout(ctx, secondMax)
+			defer cancel()
+			where := config.Endpoint{Host: n.HostName, Port: port}
+			client, err := mgmclient.ConnectTo(ctx, config.ConnectString{Servers: []config.Endpoint{where}, Binds: []config.Endpoint{{}}}, mgmclient.Options{Name: "ndb_mgmd"})
+			if err != nil {
+				return
+			}
+			defer client.Close()
+			id, err := client.MgmdNodeID(ctx)
+			if err != nil || id == own {
+				return
+			}
+			if other, err := client.GetConfig(ctx, 0); err == nil && other.Name == c.Name {
+				mu.Lock()
+				running = append(running, fmt.Sprintf("node %d at %s", id, where))
+				mu.Unlock()
+			}
+		}()
+	}
+	wg.Wait()
+	if len(running) == 0 {
+		return nil
+	}
+	slices.Sort(running)
+	return fmt.Errorf("another management server of this cluster runs already (%s), and agreement between several is not supported yet: stop it first",
+		strings.Join(running, ", "))
+}
+
+// printFull prints every parameter of every node, defaults included, as a config.ini.
+func printFull(w io.Writer, c *config.Config) {
+	fmt.Fprintf(w, "[SYSTEM]\nName=%s\n", c.Name)
+	all := config.Describe()
+	for _, t := range []config.NodeType{config.ManagementNode, config.DataNode, config.APINode} {
+		for _, n := range c.Nodes {
+			if n.Type != t {
+				continue
+			}
+			section := mgmd.SectionOf(t)
+			fmt.Fprintf(w, "\n[%s]\n", section)
+			for i := range all {
+				if all[i].Section == section {
+					if value := n.String(all[i].Name); value != "" {
+						fmt.Fprintf(w, "%s=%s\n", all[i].Name, value)
+					}
+				}
+			}
+		}
+	}
+}
