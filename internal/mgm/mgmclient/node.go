@@ -103,8 +103,10 @@ func (c *Client) GetConfigBytes(ctx context.Context, node int) ([]byte, error) {
 	if err != nil {
 		return nil, c.fail(ctx, err)
 	}
-	if blank, err := c.reader.Line(); err != nil || blank != "" {
-		return nil, c.fail(ctx, errors.New("no empty line follows the configuration"))
+	for range 2 { // the end of the body's last line, then the empty line
+		if blank, err := c.reader.Line(); err != nil || blank != "" {
+			return nil, c.fail(ctx, errors.New("no empty line follows the configuration"))
+		}
 	}
 	raw := make([]byte, base64.StdEncoding.DecodedLen(len(body)))
 	n, err := base64.StdEncoding.Decode(raw, body)
