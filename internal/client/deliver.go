@@ -160,11 +160,15 @@ func (s *Session) onIgnored(r *signal.KeyRef) {
 	if t == nil {
 		return
 	}
-	if r.Ref >= uint32(len(s.ops)) || s.ops[r.Ref].num != t.num || s.ops[r.Ref].direct || s.ops[r.Ref].state == opDone || r.From != t.tc {
+	if r.Ref >= uint32(len(s.ops)) || s.ops[r.Ref].num != t.num || s.ops[r.Ref].direct || r.From != t.tc {
 		s.Counters.Malformed++
 		return
 	}
 	o := &s.ops[r.Ref]
+	if o.state == opDone { // a rollback was asked for while it was under way
+		s.Counters.Stale++
+		return
+	}
 	was := o.state
 	o.state, o.err = opDone, s.refusal(r.Code, o)
 	if was == opSent {

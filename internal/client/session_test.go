@@ -818,3 +818,57 @@ func TestTheAsynchronousPathDoesNotAllocate(t *testing.T) {
 	}
 	g.atRest()
 }
+
+// Reads whose failure is ignored are no reason to put the commit off, wherever they went.
+func TestIgnoredDirectReadsDoNotHoldTheCommitBack(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		g := newRig(t, even)
+		a, b, c := row{a: 1}, row{a: 2}, row{a: 3}
+		tx := g.begin()
+		g.row.Read(tx, ptr(&a), signal.OpReadCommitted).IgnoreError()
+		if alone { // it has left for its ldm before the next operation comes
+			g.s.Settle()
+		}
+		g.row.Read(tx, ptr(&b), signal.OpReadCommitted).IgnoreError()
+		g.row.Update(tx, ptr(&c))
+		tx.Execute()
+		tc := signal.Addr(0)
+		for _, h := range g.sent() {
+			switch q := key(h); {
+			case q.Num == signal.NumReadReq:
+				g.keyRef(q, q.To, 626)
+			case q.Op == signal.OpReadCommitted:
+				g.readConf(q, 1, 2)
+			default:
+				tc = q.To
+			}
+		}
+		g.txConf(tc, tx.num, 0)
+		g.over(tx, 0)
+		tx.Commit()
+		if x := txReq(g.one(signal.NumTxReq)); x.Action != signal.TxCommit || x.Seq != 1 {
+			t.Fatal(signal.Format(&x.Head))
+		}
+		g.txConf(tc, tx.num, 1)
+		g.over(tx, 0)
+		g.atRest(tx)
+	}
+}
+
+// An operation's failure may be on its way while the program gives its transaction up.
+func TestAFailureThatCrossesARollbackIsStale(t *testing.T) {
+	g := newRig(t, even)
+	a, b := row{a: 1}, row{a: 2}
+	tx := g.begin()
+	g.row.Read(tx, ptr(&a), signal.OpReadShared).IgnoreError()
+	g.row.Read(tx, ptr(&b), signal.OpReadShared).IgnoreError()
+	tx.Rollback()
+	all := g.sent()
+	g.keyRef(key(all[0]), all[0].To, 626)
+	g.txRef(all[0].To, tx.num, 0, signal.NoRef)
+	g.over(tx, 0)
+	if g.s.Counters.Malformed != 0 || g.s.Counters.Stale != 1 {
+		t.Fatalf("%d malformed, %d stale", g.s.Counters.Malformed, g.s.Counters.Stale)
+	}
+	g.atRest(tx)
+}

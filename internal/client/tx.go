@@ -146,14 +146,15 @@ func (o *Op) flag(f uint8) {
 		return
 	}
 	s := t.s
+	direct := o.direct && o.state == opSent // a read that goes straight to its ldm
+	if direct && t.state == Defining && f == signal.FlagIgnoreError && o.flags&f == 0 {
+		t.unsure--
+	}
 	switch {
 	case s.open == o:
 		o.flags |= f
 		s.openReq().Flags |= f
-	case o.direct && o.state == opSent && t.state == Defining:
-		if f == signal.FlagIgnoreError && o.flags&f == 0 {
-			t.unsure--
-		}
+	case direct && t.state == Defining:
 		o.flags |= f
 	default:
 		t.fail(ndberror.Get(ndberror.TooLate))
