@@ -8,6 +8,7 @@ import (
 	"github.com/cohortdb/cohort/internal/configtool"
 	"github.com/cohortdb/cohort/internal/mgm"
 	"github.com/cohortdb/cohort/internal/noded"
+	"github.com/cohortdb/cohort/internal/sim"
 	"github.com/cohortdb/cohort/internal/tabletool"
 	"github.com/cohortdb/cohort/internal/up"
 )
@@ -33,6 +34,7 @@ var tools = []tool{
 	{"desc", "ndb_desc", "describes tables: columns, keys, partitions", tabletool.Desc},
 	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},
 	{"flexasynch", "flexAsynch", "the benchmark of the record API: inserts, reads, updates, deletes", flexAsynch},
+	{"sim", "", "simulates a cluster and its clients on virtual time, from a seed, and checks what they were told", simulate},
 	{"bench", "", "benchmarks that are not programs of NDB's: restart, failover",
 		later("both measure what comes with recovery and takeover; for operations per second there is flexAsynch")},
 	{"select-all", "ndb_select_all", "prints the rows of a table",
@@ -49,6 +51,11 @@ var tools = []tool{
 // flexAsynch is flexasynch.Main as an entry; it calls itself flexAsynch under every name.
 func flexAsynch(_ string, args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	return flexasynch.Main(args, stdout, stderr)
+}
+
+// simulate is sim.Main as an entry; it is called cohort sim only.
+func simulate(_ string, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	return sim.Main(args, stdout, stderr)
 }
 
 // later answers for a tool whose capability the cluster does not have.

@@ -14,8 +14,8 @@
 // The digest is a hash chain over all deliveries: time, sender, receiver, number, bytes. The same seed gives the same
 // digest, signal for signal. When a check fails, the last signals are printed with one command that repeats the run.
 //
-// The package owns virtual time and every order; it never looks at the machine's clock, starts a goroutine or ranges
-// over a map on the way of a run. Invariants: virtual time never goes back; a signal is delivered exactly once unless
+// The package owns virtual time and every order. A run never looks at the machine's clock, starts a goroutine, uses
+// floating point or ranges over a map; only the command runs several seeds at once. Invariants: virtual time never goes back; a signal is delivered exactly once unless
 // a test tampers with it; the random sources of components are independent, so that one more draw here moves nothing
 // there.
 //

@@ -15,7 +15,8 @@ import (
 //	the route ready at the receiving thread → a turn of that thread picks one of its ready routes at random and
 //	executes the route's first signal
 //
-// A route is an ordered pair of threads, or of a client's session and a thread; within it signals keep their order.
+// A route is an ordered pair of threads; within it signals keep their order. A client's connection and each of its
+// sessions count as threads.
 type Network struct {
 	now     int64 // virtual time, nanoseconds
 	events  eventHeap
@@ -23,9 +24,8 @@ type Network struct {
 	digest  Digest
 	weather Weather
 
-	procs [256]*Process
-	// lanes are the ends of routes: a thread of a data node, or a session of a client.
-	lanes int
+	procs   [256]*Process
+	threads int // of all processes
 
 	travel *Random // delays of signals
 	choice *Random // which route's turn it is
@@ -54,6 +54,8 @@ type Process struct {
 	Kind    signal.Peer
 	Threads []*Thread
 	net     *Network
+	// heard is since when signals of a node are let in: not before its LinkUpRep was executed.
+	heard [256]int64
 }
 
 // Thread is an event loop on virtual time.
@@ -63,20 +65,22 @@ type Thread struct {
 	Env   *kernel.Env
 	// Handle executes a signal; set by whoever builds the process.
 	Handle func(p unsafe.Pointer)
+	// Flush, if set, is called before what the thread has sent leaves it.
+	Flush func()
 
-	firstLane, lanes int // a session's lane is its instance modulo lanes
-	out              [][]*route
-	ready            []*route // routes whose first signal has arrived
-	turnAt           int64    // when the next turn is due; 0 = none is planned
-	busyUntil        int64
-	timerAt          int64 // when the wake-up for the earliest timer is due; 0 = none
-	work, wake       Delay
+	number     int      // among all threads of the network
+	out        []*route // by the number of the receiving thread
+	ready      []*route // routes whose first signal has arrived
+	turnAt     int64    // when the next turn is due; 0 = none is planned
+	busyUntil  int64
+	timerAt    int64 // when the wake-up for the earliest timer is due; 0 = none
+	work, wake Delay
 }
 
 // Self names the thread in messages.
 func (t *Thread) String() string { return fmt.Sprintf("node %d thread %d", t.Proc.ID, t.Index) }
 
-// route carries the signals from one lane to another, in order.
+// route carries the signals from one thread to another, in order.
 type route struct {
 	from   *Thread
 	to     *Thread
@@ -104,14 +108,13 @@ func (n *Network) close() { n.stage.close() }
 // Now is the virtual time in nanoseconds.
 func (n *Network) Now() int64 { return n.now }
 
-// addProcess makes a node with threads threads. sessions is, for a client, how many lanes each of its threads has.
-func (n *Network) addProcess(id uint8, kind signal.Peer, threads, sessions int, r *Random) *Process {
+// addProcess makes a node with so many threads.
+func (n *Network) addProcess(id uint8, kind signal.Peer, threads int, r *Random) *Process {
 	p := &Process{ID: id, Kind: kind, net: n}
 	for i := range threads {
 		t := &Thread{Proc: p, Index: i, Env: kernel.NewEnv(id, i, r.Uint64(), 1<<14),
-			firstLane: n.lanes, lanes: sessions,
-			work: n.weather.own(n.build, n.weather.Work), wake: n.weather.own(n.build, n.weather.Wake)}
-		n.lanes += sessions
+			number: n.threads, work: n.weather.own(n.build, n.weather.Work), wake: n.weather.own(n.build, n.weather.Wake)}
+		n.threads++
 		soil(t.Env.Buf(kernel.ThreadDest(i)))
 		p.Threads = append(p.Threads, t)
 	}
@@ -161,14 +164,6 @@ func (p *Process) open(peer uint8) {
 // connected tells whether p may send to node peer.
 func (p *Process) connected(peer uint8) bool { return p.Threads[0].Env.Buf(kernel.Dest(peer)).Open() }
 
-// lane is the end of a route that an address of this thread's node stands for.
-func (t *Thread) lane(a signal.Addr) int {
-	if t.lanes == 1 {
-		return t.firstLane
-	}
-	return t.firstLane + int(a.Instance())%t.lanes
-}
-
 // thread is where an address lives, nil if nowhere.
 func (n *Network) thread(a signal.Addr) *Thread {
 	p := n.procs[a.Node()]
@@ -185,16 +180,12 @@ func (n *Network) routeFor(from *Thread, h *signal.Head) *route {
 		n.failf("%v sends %s to %v, which does not exist", from, signal.Name(h.Num), h.To)
 		return nil
 	}
-	fl, tl := from.lane(h.From)-from.firstLane, to.lane(h.To)
-	for len(from.out) <= fl {
-		from.out = append(from.out, nil)
+	if len(from.out) <= to.number {
+		grown := make([]*route, n.threads)
+		copy(grown, from.out)
+		from.out = grown
 	}
-	if len(from.out[fl]) <= tl {
-		grown := make([]*route, max(n.lanes, tl+1))
-		copy(grown, from.out[fl])
-		from.out[fl] = grown
-	}
-	r := from.out[fl][tl]
+	r := from.out[to.number]
 	if r == nil {
 		r = &route{from: from, to: to}
 		switch {
@@ -205,13 +196,16 @@ func (n *Network) routeFor(from *Thread, h *signal.Head) *route {
 		default:
 			r.delay = n.weather.Self
 		}
-		from.out[fl][tl] = r
+		from.out[to.number] = r
 	}
 	return r
 }
 
 // drain takes everything that the thread's blocks have put into its buffers, and lets it travel.
 func (n *Network) drain(t *Thread) {
+	if t.Flush != nil {
+		t.Flush()
+	}
 	n.sending = t
 	if t.Env.Jobs() {
 		self := kernel.ThreadDest(t.Index)
@@ -268,18 +262,24 @@ func (n *Network) post(from *Thread, h *signal.Head) {
 	if r == nil {
 		return
 	}
-	at := max(n.now+r.delay.draw(n.travel), r.last)
+	at := max(n.now+r.delay.draw(n.travel), r.last, r.to.Proc.heard[from.Proc.ID])
 	r.last = at
 	r.bytes = append(r.bytes, unsafe.Slice((*byte)(unsafe.Pointer(h)), h.Bytes())...)
 	r.at = append(r.at, at)
 	n.inFlight++
 	if len(r.at)-r.atRead == 1 {
-		n.push(event{at: at, route: r})
+		n.push(happening{at: at, route: r})
 	}
 }
 
+// empty tells whether nothing travels on the route.
+func (r *route) empty() bool { return r.atRead == len(r.at) }
+
 // arrived makes a route ready at its thread.
 func (n *Network) arrived(r *route) {
+	if r.ready || r.empty() || r.at[r.atRead] > n.now {
+		return // what this was about has been executed by tell
+	}
 	r.ready = true
 	r.to.ready = append(r.to.ready, r)
 	n.wakeUp(r.to)
@@ -291,7 +291,7 @@ func (n *Network) wakeUp(t *Thread) {
 		return
 	}
 	t.turnAt = max(n.now+t.wake.draw(n.travel), t.busyUntil, 1)
-	n.push(event{at: t.turnAt, turn: t})
+	n.push(happening{at: t.turnAt, turn: t})
 }
 
 // plan makes sure that the thread wakes up for its earliest timer.
@@ -301,7 +301,7 @@ func (n *Network) plan(t *Thread) {
 		return
 	}
 	t.timerAt = max(due, n.now, 1)
-	n.push(event{at: t.timerAt, timer: t})
+	n.push(happening{at: t.timerAt, timer: t})
 }
 
 // turn lets a thread execute a batch of what has arrived, in random order between its routes.
@@ -329,7 +329,7 @@ func (n *Network) turn(t *Thread) {
 		t.ready[i] = t.ready[last]
 		t.ready = t.ready[:last]
 		if r.atRead < len(r.at) {
-			n.push(event{at: r.at[r.atRead], route: r})
+			n.push(happening{at: r.at[r.atRead], route: r})
 		}
 	}
 	t.busyUntil = at
@@ -396,13 +396,37 @@ func (n *Network) inspect(from, to *Process, h *signal.Head) string {
 }
 
 // at calls f at a moment of virtual time.
-func (n *Network) at(when int64, f func()) { n.push(event{at: max(when, n.now, 1), call: f}) }
+func (n *Network) at(when int64, f func()) { n.push(happening{at: max(when, n.now, 1), call: f}) }
 
 // onThread runs f as thread t would run a handler: at its Env's present, and what it sends travels.
 func (n *Network) onThread(t *Thread, f func()) {
 	t.Env.SetNow(n.now)
 	f()
 	n.drain(t)
+}
+
+// tell gives the blocks of a thread a word of the runtime, at once, and lets them do what follows from it on the same
+// thread, as a real runtime does before it lets anything else in.
+func (n *Network) tell(t *Thread, f func()) {
+	n.onThread(t, f)
+	if t.number >= len(t.out) || t.out[t.number] == nil {
+		return
+	}
+	r := t.out[t.number]
+	for !r.empty() && n.failure == nil {
+		n.execute(t, r)
+		n.drain(t)
+	}
+	if !r.ready {
+		return
+	}
+	r.ready = false
+	for i := range t.ready {
+		if t.ready[i] == r {
+			t.ready = append(t.ready[:i], t.ready[i+1:]...)
+			return
+		}
+	}
 }
 
 // step lets the next thing happen; false when nothing is left or the run has failed.
@@ -447,9 +471,9 @@ func (n *Network) runUntil(when int64, done func() bool) bool {
 	return false
 }
 
-// event is something that happens at a moment: a route's first signal arrives, a thread has its turn or a timer, or a
+// happening is something that happens at a moment: a route's first signal arrives, a thread has its turn or a timer, or a
 // function is called.
-type event struct {
+type happening struct {
 	at    int64
 	seq   uint64
 	route *route
@@ -459,11 +483,11 @@ type event struct {
 }
 
 // eventHeap is a binary heap, earliest first; equal times in the order in which they were pushed.
-type eventHeap []event
+type eventHeap []happening
 
-func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+func (e *happening) before(o *happening) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
-func (n *Network) push(e event) {
+func (n *Network) push(e happening) {
 	n.seq++
 	e.seq = n.seq
 	h := append(n.events, e)
@@ -478,12 +502,12 @@ func (n *Network) push(e event) {
 	n.events = h
 }
 
-func (n *Network) pop() event {
+func (n *Network) pop() happening {
 	h := n.events
 	top := h[0]
 	last := len(h) - 1
 	h[0] = h[last]
-	h[last] = event{}
+	h[last] = happening{}
 	h = h[:last]
 	for i := 0; ; {
 		c := 2*i + 1

@@ -71,7 +71,7 @@ func gossipers(t *testing.T, seed uint64, nodes, threads int) (*Network, []*goss
 	var all []*gossip
 	var addrs []signal.Addr
 	for id := 1; id <= nodes; id++ {
-		p := n.addProcess(uint8(id), signal.PeerData, threads, 1, r.Sub("env"))
+		p := n.addProcess(uint8(id), signal.PeerData, threads, r.Sub("env"))
 		for k := range threads {
 			p.place(signal.BlockDistribution, k, k)
 			g := &gossip{env: p.Threads[k].Env, self: signal.MakeAddr(uint8(id), signal.BlockDistribution, uint16(k))}
@@ -294,7 +294,7 @@ func BenchmarkSignal(b *testing.B) {
 	}
 	defer n.close()
 	for id := uint8(1); id <= 2; id++ {
-		p := n.addProcess(id, signal.PeerData, 1, 1, r)
+		p := n.addProcess(id, signal.PeerData, 1, r)
 		p.place(signal.BlockTC, 0, 0)
 		env := p.Threads[0].Env
 		p.Threads[0].Handle = func(p unsafe.Pointer) {

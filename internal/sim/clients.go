@@ -1,0 +1,102 @@
+package sim
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/cohortdb/cohort/internal/client"
+	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/version"
+)
+
+// api is an API node: the connection's block on a thread of its own, and each session on one.
+type api struct {
+	net      *Network
+	proc     *Process
+	conn     *client.Conn
+	sessions []*session
+	seen     *client.View
+}
+
+// session is a session of the record API with the streams of transactions that run in it.
+type session struct {
+	api     *api
+	index   int // instance; from 1
+	thread  *Thread
+	s       *client.Session
+	slots   []*slot
+	byTx    []*txn // by the index of the client's transaction
+	waiting []*txn
+	proc    *Process
+}
+
+// clientTick is how often a client's runtime gives its blocks the time.
+const clientTick = 100 * millisecond
+
+func newAPI(n *Network, id uint8, sessions, transactions, operations int, r *Random) *api {
+	a := &api{net: n, proc: n.addProcess(id, signal.PeerAPI, 1+sessions, r)}
+	for i := range 1 + sessions {
+		a.proc.place(signal.BlockClient, i, i)
+	}
+	t := a.proc.Threads[0]
+	a.conn = client.NewConn(t.Env, version.Number)
+	a.seen = a.conn.View()
+	t.Handle = func(p unsafe.Pointer) {
+		a.conn.Deliver((*signal.Head)(p))
+		a.spread()
+	}
+	for i := 1; i <= sessions; i++ {
+		s := &session{api: a, index: i, thread: a.proc.Threads[i], byTx: make([]*txn, transactions), proc: a.proc}
+		s.s = client.NewSession(s.thread.Env, client.Config{Instance: uint16(i), MaxTransactions: transactions,
+			MaxOperations: operations, Done: s.done})
+		s.thread.Handle = func(p unsafe.Pointer) {
+			s.s.Deliver((*signal.Head)(p))
+			if s.s.Counters.Malformed != 0 {
+				n.failf("%v met an answer that does not fit what it asked: %s", s, signal.Format((*signal.Head)(p)))
+			}
+		}
+		s.thread.Flush = s.s.Settle
+		a.sessions = append(a.sessions, s)
+	}
+	phase := int64(r.Below(clientTick))
+	n.at(phase, a.tick)
+	return a
+}
+
+// tick gives the blocks the time.
+func (a *api) tick() {
+	a.net.onThread(a.proc.Threads[0], func() {
+		a.conn.Tick()
+		a.spread()
+	})
+	for _, s := range a.sessions {
+		a.net.onThread(s.thread, s.s.Tick)
+	}
+	a.net.at(a.net.now+clientTick, a.tick)
+}
+
+// spread hands a changed view to the sessions. It reaches each of them some time later, as it would another thread.
+func (a *api) spread() {
+	v := a.conn.View()
+	if v == a.seen {
+		return
+	}
+	a.seen = v
+	for _, s := range a.sessions {
+		a.net.at(a.net.now+a.net.weather.Inside.draw(a.net.travel), func() {
+			a.net.onThread(s.thread, func() { s.s.SetView(a.seen) })
+		})
+	}
+}
+
+func (s *session) String() string { return fmt.Sprintf("node %d session %d", s.proc.ID, s.index) }
+
+// done is the client's word that what a transaction was started for is over.
+func (s *session) done(tx *client.Tx) {
+	t := s.byTx[tx.Index()]
+	if t == nil || t.tx != tx {
+		s.api.net.failf("%v: a result for a transaction that has none to come", s)
+		return
+	}
+	t.slot.done(t)
+}

@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Wanted is what a caller fixes of a run; the seed decides the rest. Zero values are left to the seed.
+type Wanted struct {
+	DataNodes int
+	Replicas  int
+	// VirtualTime is how long the load lasts, in nanoseconds of virtual time; 0 means defaultVirtualTime.
+	VirtualTime int64
+	// Transactions is about how many the load runs; 0 means defaultTransactions.
+	Transactions int
+}
+
+const (
+	defaultVirtualTime  = 60 * second
+	defaultTransactions = 20_000
+)
+
+// Options are all that a run depends on besides its random streams.
+type Options struct {
+	Seed        uint64
+	DataNodes   int
+	Replicas    int
+	VirtualTime int64 // nanoseconds
+
+	// Threads holds each data node's layout.
+	Threads []Layout
+	// PartitionsPerNode, and so on, are parameters of the configuration.
+	PartitionsPerNode  int
+	EpochMillis        int // TimeBetweenEpochs
+	LockTimeoutMillis  int // TransactionDeadlockDetectionTimeout
+	InactiveMillis     int // TransactionInactiveTimeout
+	MaxTransactions    int // MaxNoOfConcurrentTransactions
+	MaxOperations      int // MaxNoOfConcurrentOperations
+	DataMemoryMegabyte int
+	CopyKilobyte       int // memory for pending changes, less than the configuration would give
+
+	Clients  int // API nodes
+	Sessions int // of each
+	// InvariantsEvery: every block is examined after so many signals; 0 = only at the end.
+	InvariantsEvery int
+
+	Weather Weather
+	Load    LoadOptions
+}
+
+// Layout is what the configuration says about the threads of a data node.
+type Layout struct {
+	Combined int // threads that each do everything; 0: a ThreadConfig names threads for roles
+	// Threads of a ThreadConfig by role. Roles without threads share those that receive.
+	Main, Recv, TC, LDM int
+}
+
+func (l Layout) String() string {
+	if l.Combined > 0 {
+		return fmt.Sprint(l.Combined)
+	}
+	return fmt.Sprintf("main%d+recv%d+tc%d+ldm%d", l.Main, l.Recv, l.TC, l.LDM)
+}
+
+func drawLayout(r *Random) Layout {
+	if r.Chance(1, 2) {
+		return Layout{Combined: r.Between(1, maxCombined)}
+	}
+	return Layout{Main: r.Between(0, 1), Recv: r.Between(1, 2), TC: r.Between(0, 2), LDM: r.Between(0, 3)}
+}
+
+// maxCombined is the largest number of threads that do everything: as many CPUs as the simulated machines have.
+const maxCombined = 4
+
+// config is the layout's part of a configuration.
+func (l Layout) config() string {
+	if l.Combined > 0 {
+		return fmt.Sprintf("AutomaticThreadConfig=1\nNumCPUs=%d\n", l.Combined)
+	}
+	return fmt.Sprintf("ThreadConfig=main={count=%d},recv={count=%d},tc={count=%d},ldm={count=%d},rep={count=0}\n", l.Main, l.Recv, l.TC, l.LDM)
+}
+
+// LoadOptions say what the clients do.
+type LoadOptions struct {
+	Transactions int // in all
+	Accounts     int // of the bank
+	Registers    int // rows that everybody reads, increments and writes
+	Private      int // rows of each session that nobody else writes
+	Churned      int // keys that everybody inserts and deletes
+	// HotOf in 16 transactions on registers and accounts choose among the first few.
+	HotOf int
+	// DisorderOf in 16 transactions take their locks in random order: then they may deadlock.
+	DisorderOf int
+	// Most operations in a transaction.
+	Operations int
+	// LargeBytes is the longest variable value; Dense: most are long, so that memory may run out.
+	LargeBytes int
+	Dense      bool
+	// Schema changes during the load: a table is created, used and dropped so many times.
+	SchemaChanges int
+	// Weights of the kinds of transactions, in the order of the kinds table.
+	Weights [kindsDrawn]int
+	Streams int // of transactions in each session
+}
+
+// Draw draws the options of a run from its seed.
+func Draw(seed uint64, w Wanted) Options {
+	r := NewRandom(seed).Sub("options")
+	o := Options{Seed: seed, VirtualTime: w.VirtualTime}
+	if o.VirtualTime == 0 {
+		o.VirtualTime = defaultVirtualTime
+	}
+	o.drawShape(r.Sub("shape"), w)
+	o.drawParameters(r.Sub("parameters"))
+	o.Weather = drawWeather(r.Sub("weather"))
+	o.drawLoad(r.Sub("load"), w)
+	o.InvariantsEvery = Pick(r.Sub("invariants"), 10, 100, 1000, 1000)
+	return o
+}
+
+// drawShape draws nodes, groups and threads.
+func (o *Options) drawShape(r *Random, w Wanted) {
+	groups := r.Between(1, 2)
+	o.Replicas, o.DataNodes = w.Replicas, w.DataNodes
+	switch {
+	case o.Replicas == 0 && o.DataNodes == 0:
+		o.Replicas = Pick(r, 1, 2, 2, 2, 3, 4)
+		o.DataNodes = groups * o.Replicas
+	case o.Replicas == 0:
+		o.Replicas = r.Between(1, 4)
+		for o.DataNodes%o.Replicas != 0 {
+			o.Replicas--
+		}
+	case o.DataNodes == 0:
+		o.DataNodes = groups * o.Replicas
+	}
+	same := r.Chance(1, 2) // the same layout everywhere, as it mostly is
+	for i := range o.DataNodes {
+		l := drawLayout(r)
+		if same && i > 0 {
+			l = o.Threads[0]
+		}
+		o.Threads = append(o.Threads, l)
+	}
+	o.Clients = r.Between(1, 3)
+	o.Sessions = r.Between(1, 6)
+	if o.Clients*o.Sessions < 4 {
+		o.Sessions = 4
+	}
+}
+
+func (o *Options) drawParameters(r *Random) {
+	o.PartitionsPerNode = r.Between(1, 4)
+	o.EpochMillis = Pick(r, 1, 5, 10, 100, 100, 1000)
+	o.LockTimeoutMillis = Pick(r, 50, 50, 100, 100, 500, 1200)
+	o.InactiveMillis = Pick(r, 1000, 5000, 60_000)
+	o.MaxTransactions = Pick(r, 32, 32, 64, 1024)
+	o.MaxOperations = max(Pick(r, 32, 64, 256, 8192), o.MaxTransactions)
+	o.DataMemoryMegabyte = Pick(r, 3, 4, 8)
+	o.CopyKilobyte = Pick(r, 512, 1024, 4096)
+}
+
+func (o *Options) drawLoad(r *Random, w Wanted) {
+	l := &o.Load
+	l.Transactions = w.Transactions
+	if l.Transactions == 0 {
+		l.Transactions = defaultTransactions
+	}
+	l.Accounts = r.Between(2, 24)
+	l.Registers = r.Between(2, 60)
+	l.Private = r.Between(1, 20)
+	l.Churned = r.Between(2, 200)
+	l.HotOf = r.Int(17)
+	l.DisorderOf = Pick(r, 0, 0, 1, 1, 16)
+	l.Operations = r.Between(2, 20)
+	l.LargeBytes = Pick(r, 20, 200, 2000, 8000, 25_000)
+	l.Dense = r.Chance(1, 8)
+	l.SchemaChanges = r.Between(0, 6)
+	l.Streams = Pick(r, 1, 1, 2, 4)
+	for i := range l.Weights {
+		l.Weights[i] = Pick(r, 0, 1, 1, 2, 8)
+	}
+	l.Weights[r.Int(len(l.Weights))] = 4 // at least one kind
+	if l.Dense {                         // much data, little memory
+		l.LargeBytes = Pick(r, 8000, 25_000)
+		l.Churned = r.Between(200, 800)
+		l.Weights[kindChurn] = 8
+		o.DataMemoryMegabyte, o.PartitionsPerNode = r.Between(2, 3), r.Between(1, 2)
+	}
+}
+
+// String prints the options of a run, for a reader of its trace.
+func (o Options) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d data nodes, %d replicas, threads %v, %d partitions per node, %d clients of %d sessions, %s\n",
+		o.Seed, o.DataNodes, o.Replicas, o.Threads, o.PartitionsPerNode, o.Clients, o.Sessions, ns(o.VirtualTime))
+	fmt.Fprintf(&b, "epochs every %d ms, lock timeout %d ms, inactive timeout %d ms, %d transactions, %d operations, %d MB, %d KB of copies\n",
+		o.EpochMillis, o.LockTimeoutMillis, o.InactiveMillis, o.MaxTransactions, o.MaxOperations, o.DataMemoryMegabyte, o.CopyKilobyte)
+	fmt.Fprintf(&b, "weather %v\nload %+v", o.Weather, o.Load)
+	return b.String()
+}
+
+// configText is the config.ini that the options stand for, so that a run starts where a real cluster does.
+func (o Options) configText() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `[SYSTEM]
+Name=simulated
+
+[NDBD DEFAULT]
+NoOfReplicas=%d
+Diskless=1
+DataMemory=%dM
+PartitionsPerNode=%d
+TimeBetweenEpochs=%d
+TransactionDeadlockDetectionTimeout=%d
+TransactionInactiveTimeout=%d
+MaxNoOfConcurrentTransactions=%d
+MaxNoOfConcurrentOperations=%d
+
+[NDB_MGMD]
+NodeId=%d
+HostName=localhost
+`, o.Replicas, o.DataMemoryMegabyte, o.PartitionsPerNode, o.EpochMillis, o.LockTimeoutMillis, o.InactiveMillis,
+		o.MaxTransactions, o.MaxOperations, mgmNode)
+	for i, l := range o.Threads {
+		fmt.Fprintf(&b, "\n[NDBD]\nNodeId=%d\nHostName=localhost\n%s", i+1, l.config())
+	}
+	for i := range o.Clients {
+		fmt.Fprintf(&b, "\n[API]\nNodeId=%d\n", firstClient+i)
+	}
+	return b.String()
+}
+
+// Node ids: data nodes from 1, clients from firstClient. No management server runs in the simulator, but a
+// configuration has one.
+const (
+	firstClient = 200
+	mgmNode     = 199
+)

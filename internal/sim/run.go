@@ -1,0 +1,215 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/cohortdb/cohort/internal/signal"
+)
+
+// Result is what a run gives.
+type Result struct {
+	Options   Options
+	Digest    Digest
+	Delivered uint64
+	Time      int64 // virtual, nanoseconds
+	Failure   *Failure
+	Stats     statistics
+}
+
+// Config of a run, besides its options.
+type Config struct {
+	// Trace, if set, gets a line for each delivered signal.
+	Trace io.Writer
+	// tamper is Network.tamper; tests set it.
+	tamper func(from *Thread, h *signal.Head) int
+	// prepare is called when the cluster stands; tests set it.
+	prepare func(*run)
+}
+
+// run is a simulation under way.
+type run struct {
+	o       Options
+	net     *Network
+	cluster *cluster
+	apis    []*api
+	load    *load
+	stage   string // for messages
+}
+
+// Run simulates a cluster and its clients. The result depends on the options alone.
+func Run(o Options, c Config) (Result, error) {
+	r := NewRandom(o.Seed)
+	n, err := newNetwork(r.Sub("network"), o.Weather)
+	if err != nil {
+		return Result{}, err
+	}
+	defer n.close()
+	x := &run{o: o, net: n}
+	if c.Trace != nil {
+		fmt.Fprintf(c.Trace, "%v\n", o)
+		n.trace = func(at int64, h *signal.Head) { fmt.Fprintln(c.Trace, traceLine(at, h)) }
+	}
+	n.tamper = c.tamper
+	if o.InvariantsEvery > 0 {
+		n.after = func(*Thread, *signal.Head) {
+			if n.delivered%uint64(o.InvariantsEvery) == 0 {
+				x.cluster.invariants()
+			}
+		}
+	}
+	if x.cluster, err = newCluster(n, &o, r.Sub("cluster")); err != nil {
+		return Result{}, err
+	}
+	for i := range o.Clients {
+		x.apis = append(x.apis, newAPI(n, uint8(firstClient+i), o.Sessions, 64, 64*64, r.Sub("api").Sub(fmt.Sprint(i))))
+	}
+	x.load = newLoad(n, &x.o, r.Sub("load"), x.apis)
+	if c.prepare != nil {
+		c.prepare(x)
+	}
+	n.guard(x.all)
+	res := Result{Options: o, Digest: n.digest, Delivered: n.delivered, Time: n.now, Failure: n.failure, Stats: x.load.model.stats}
+	return res, nil
+}
+
+// all is the course of a run.
+func (x *run) all() {
+	n, l := x.net, x.load
+	x.cluster.start(x.apis)
+	x.until("the cluster to start", 60*second, x.ready)
+
+	x.step("the tables to be created", func(done func()) { x.createTables(0, done) })
+	var chains []*cell
+	for _, c := range l.model.cells {
+		if c.class == classChain {
+			chains = append(chains, c)
+		}
+	}
+	l.startOn(phaseSetUp, chains)
+	x.until("the first rows", 300*second, l.idle)
+
+	l.start(l.o.Transactions, x.o.VirtualTime)
+	schema := false
+	l.changeSchema(l.o.SchemaChanges, x.o.VirtualTime/int64(2*l.o.SchemaChanges+2), func() { schema = true })
+	n.runUntil(n.now+x.o.VirtualTime, l.idle)
+	l.stop()
+	x.until("the last transactions", x.answerLimit(), func() bool { return l.begun == l.ended && schema })
+	x.rest()
+
+	l.startOn(phaseReadBack, l.model.lasting())
+	x.until("the rows to be read back", 300*second, l.idle)
+	l.stop()
+	x.rest()
+	for _, c := range checkers {
+		if n.failure == nil {
+			c(x)
+		}
+	}
+	x.leave()
+}
+
+// checkers are what is demanded of a cluster at rest, one file each.
+var checkers = []func(x *run){
+	checkRows,
+	checkMoney,
+	checkOrder,
+	checkReplicas,
+	checkRest,
+}
+
+// answerLimit is how long a transaction may take at most: a lock timeout for each of its operations that waits, an
+// inactive client in front of it, and all that twice over.
+func (x *run) answerLimit() int64 {
+	return 2 * (int64(x.o.LockTimeoutMillis*(x.o.Load.Operations+1)+x.o.InactiveMillis)*millisecond + 30*second)
+}
+
+// until runs until done says so, and fails the run when it does not within limit.
+func (x *run) until(what string, limit int64, done func() bool) {
+	x.stage = what
+	if !x.net.runUntil(x.net.now+limit, done) && x.net.failure == nil {
+		checkAnswered(x.net, x.load)
+		x.net.failf("%s of virtual time were not enough for %s", ns(limit), what)
+	}
+}
+
+// step runs something that says when it is done.
+func (x *run) step(what string, f func(done func())) {
+	ready := false
+	if x.net.failure == nil {
+		f(func() { ready = true })
+	}
+	x.until(what, 300*second, func() bool { return ready })
+}
+
+// rest lets the cluster come to rest: what follows behind answers (completes, acknowledgements) and a few epochs.
+func (x *run) rest() {
+	if x.net.failure == nil {
+		x.net.runUntil(x.net.now+500*millisecond+3*int64(x.o.EpochMillis)*millisecond, nil)
+	}
+}
+
+// ready tells whether every client knows every data node as started.
+func (x *run) ready() bool {
+	for _, a := range x.apis {
+		for _, s := range a.sessions {
+			if len(s.s.View().Serving()) != x.o.DataNodes {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// createTables creates the tables from the i-th on, and makes every client know them.
+func (x *run) createTables(i int, done func()) {
+	l := x.load
+	if i == len(l.tables) {
+		done()
+		return
+	}
+	r := l.tables[i]
+	l.create(x.apis[i%len(x.apis)], r, func() {
+		l.openEverywhere(r, func() { x.createTables(i+1, done) })
+	})
+}
+
+// leave closes all sessions and drops all tables: then nothing at all may be in use.
+func (x *run) leave() {
+	l := x.load
+	for _, a := range x.apis {
+		for _, s := range a.sessions {
+			x.net.onThread(s.thread, s.s.Close)
+		}
+	}
+	x.rest()
+	if x.net.failure == nil {
+		checkForgotten(x)
+	}
+	x.step("the tables to be dropped", func(done func()) {
+		left := len(l.tables)
+		for i, r := range l.tables {
+			l.drop(x.apis[i%len(x.apis)], r, func() {
+				if left--; left == 0 {
+					done()
+				}
+			})
+		}
+	})
+	x.rest()
+	if x.net.failure == nil {
+		checkEmpty(x)
+	}
+}
+
+// lasting are the cells of tables that stay.
+func (m *model) lasting() []*cell {
+	var out []*cell
+	for _, c := range m.cells {
+		if c.rel.name != passingName {
+			c.final = value{}
+			out = append(out, c)
+		}
+	}
+	return out
+}

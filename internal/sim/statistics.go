@@ -1,0 +1,71 @@
+package sim
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/cohortdb/cohort/internal/ndberror"
+)
+
+// statistics count what a load has done: a run in which nothing commits proves nothing.
+type statistics struct {
+	Committed, Aborted [kindsOfTransactions]int
+	// Codes counts the errors that rolled transactions back.
+	Codes map[int]int
+	// Tables counts tables that were created and dropped during the load.
+	Tables int
+}
+
+func (s *statistics) committed(kind int) { s.Committed[kind]++ }
+
+func (s *statistics) aborted(kind int, e *ndberror.Error) {
+	s.Aborted[kind]++
+	if s.Codes == nil {
+		s.Codes = map[int]int{}
+	}
+	if e != nil {
+		s.Codes[e.Code]++
+	}
+}
+
+// add sums the counters of runs.
+func (s *statistics) add(o *statistics) {
+	for i := range s.Committed {
+		s.Committed[i] += o.Committed[i]
+		s.Aborted[i] += o.Aborted[i]
+	}
+	if s.Codes == nil {
+		s.Codes = map[int]int{}
+	}
+	for code, n := range o.Codes { // a sum: the order does not matter
+		s.Codes[code] += n
+	}
+	s.Tables += o.Tables
+}
+
+// transactions are those that ended, however.
+func (s *statistics) transactions() (committed, aborted int) {
+	for i := range s.Committed {
+		committed += s.Committed[i]
+		aborted += s.Aborted[i]
+	}
+	return committed, aborted
+}
+
+func (s *statistics) String() string {
+	var b strings.Builder
+	for i := range s.Committed {
+		fmt.Fprintf(&b, "%s %d+%d, ", kinds[i].name, s.Committed[i], s.Aborted[i])
+	}
+	var codes []int
+	for code := range s.Codes {
+		codes = append(codes, code)
+	}
+	sort.Ints(codes)
+	fmt.Fprintf(&b, "%d tables, errors", s.Tables)
+	for _, code := range codes {
+		fmt.Fprintf(&b, " %d:%d", code, s.Codes[code])
+	}
+	return b.String()
+}
