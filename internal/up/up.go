@@ -175,7 +175,7 @@ func (r *runner) start() error {
 	if err := r.await(limit, "all data nodes are started", r.allStarted); err != nil {
 		return err
 	}
-	r.say("all %d data nodes started after %.1f s", len(r.plan.data), time.Since(began).Seconds())
+	r.say("%s started after %.1f s", count(len(r.plan.data), "data node"), time.Since(began).Seconds())
 	return nil
 }
 
