@@ -33,7 +33,7 @@ var operationParameters = []Parameter{
 	{Name: "LateAlloc", Kind: KindInt, Default: "1", Min: "0", Max: "1", Needs: NeedNodeRestart,
 		Effect: NoEffect, Because: "memory is reserved at start and taken from the system when it is first used"},
 	{Name: "LockPagesInMainMemory", Kind: KindInt, Default: "0", Min: "0", Max: "2", Needs: NeedNodeRestart,
-		Effect: NoEffect, Because: "memory is not locked; keep data nodes on hosts that do not swap"},
+		Does: "1 and 2: the memory for rows and for copies of rows is touched and locked at start, which takes some seconds a gigabyte; 0: it is taken from the system as it is used"},
 	{Name: "LongMessageBuffer", Kind: KindInt, Default: "64M", Min: "512k", Max: "4294967039", Unit: Bytes, Needs: NeedNodeRestart,
 		Effect: NoEffect, Because: "signals of every length are written in place in job and send buffers; there is no pool of long messages"},
 	{Name: "MaxAllocate", Kind: KindInt, Default: "32M", Min: "1M", Max: "1G", Unit: Bytes, Needs: NeedNodeRestart, Old: true,

@@ -43,6 +43,7 @@ type Config struct {
 	InactiveCheck      int64 // nanoseconds
 
 	DataMemory int64 // bytes for rows and indexes
+	LockMemory bool  // touch and lock it at start (LockPagesInMainMemory)
 	CopyMemory int64 // bytes for copies of rows with pending changes
 
 	Threads     config.ThreadLayout // what the configuration says about threads
@@ -109,6 +110,7 @@ func FromConfig(cfg *config.Config, nodeID int) (Config, error) {
 	c.MaxLocalOperations = c.MaxOperations + c.MaxOperations/10 + 64
 	c.Sessions = min(max(64*len(cfg.APINodes()), 256), 4096)
 	c.DataMemory = n.DataMemory()
+	c.LockMemory = n.Int("LockPagesInMainMemory") > 0
 	c.CopyMemory = copyMemory(c.MaxOperations, c.DataMemory)
 	c.SendMemory = sendMemory(cfg, n)
 	return c, nil

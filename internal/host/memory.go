@@ -32,6 +32,8 @@ type Memory struct {
 	busy bool     // the tender has a chunk in its hands
 	// trimming: the tender is giving memory back, until no more than warmup is warm.
 	trimming bool
+	// locked: everything is resident and stays so.
+	locked bool
 	// back: the tender has put a chunk back.
 	back sync.Cond
 	// tend wakes the tender; it is closed by Close.
@@ -57,6 +59,23 @@ func NewMemory(bytes uint64, warm uint64) (*Memory, error) {
 	m.back.L = &m.mu
 	go m.tender()
 	return m, nil
+}
+
+// Lock touches all of the memory and keeps it from being swapped out; none of it is given back any more.
+func (m *Memory) Lock() error {
+	m.mu.Lock()
+	m.locked = true
+	for m.busy {
+		m.back.Wait()
+	}
+	m.mu.Unlock()
+	for c := range m.region.Chunks() {
+		p, bytes := m.region.Chunk(c)
+		if err := lock(p, uintptr(bytes)); err != nil {
+			return fmt.Errorf("data memory cannot be locked: %w", err)
+		}
+	}
+	return nil
 }
 
 // Region is where the memory lies.
@@ -110,10 +129,10 @@ func (m *Memory) wake() {
 }
 
 func (m *Memory) wanting() bool {
-	return len(m.warm) < m.warmup/2 && (len(m.cold) > 0 || m.next < m.region.Chunks())
+	return !m.locked && len(m.warm) < m.warmup/2 && (len(m.cold) > 0 || m.next < m.region.Chunks())
 }
 
-func (m *Memory) wasting() bool { return len(m.warm) > m.warmup+m.warmup/2 }
+func (m *Memory) wasting() bool { return !m.locked && len(m.warm) > m.warmup+m.warmup/2 }
 
 // tender keeps as many free chunks warm as was asked for, one chunk at a time.
 func (m *Memory) tender() {
@@ -156,6 +175,8 @@ func (m *Memory) tender() {
 // choose picks a free chunk to make warm, or one to give back: the coldest, which lies first.
 func (m *Memory) choose() (c uint32, touch, ok bool) {
 	switch {
+	case m.locked:
+		return 0, false, false
 	case len(m.warm) < m.warmup:
 		m.trimming = false
 		c, ok = m.takeCold()

@@ -197,6 +197,11 @@ func adviseHuge(p unsafe.Pointer, bytes uintptr) {
 	_ = syscall.Madvise(unsafe.Slice((*byte)(p), bytes), syscall.MADV_HUGEPAGE)
 }
 
+// lock makes a range of addresses resident for good.
+func lock(p unsafe.Pointer, bytes uintptr) error {
+	return os.NewSyscallError("mlock", syscall.Mlock(unsafe.Slice((*byte)(p), bytes)))
+}
+
 // discard gives the memory behind a range of addresses back to the system; it reads as zeros when touched again.
 func discard(p unsafe.Pointer, bytes uintptr) {
 	_ = syscall.Madvise(unsafe.Slice((*byte)(p), bytes), syscall.MADV_DONTNEED)

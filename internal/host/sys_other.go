@@ -40,6 +40,7 @@ func closeSocket(int)                      {}
 func finish(int)                           {}
 func adviseHuge(unsafe.Pointer, uintptr)   {}
 func discard(unsafe.Pointer, uintptr)      {}
+func lock(unsafe.Pointer, uintptr) error   { return errSystem }
 
 func receive(int, []byte) (int, syscall.Errno)  { return 0, syscall.EINVAL }
 func transmit(int, []byte) (int, syscall.Errno) { return 0, syscall.EINVAL }

@@ -50,6 +50,12 @@ func (p *process) reserve() (m datanode.Memory, err error) {
 		if *part.memory, err = host.NewMemory(uint64(part.bytes), uint64(min(part.warm, part.bytes/warmShare))); err != nil {
 			return m, fail(exitcode.Memory, "%v: lower DataMemory or MaxNoOfConcurrentOperations", err)
 		}
+		if p.config.LockMemory {
+			p.log.info("touches and locks %d MB of memory", part.bytes>>20)
+			if err := (*part.memory).Lock(); err != nil {
+				return m, fail(exitcode.Memory, "%v: raise the limit of locked memory (ulimit -l), or set LockPagesInMainMemory=0", err)
+			}
+		}
 	}
 	return datanode.Memory{Data: p.data.Region(), DataSource: p.data, Copies: p.copies.Region(), CopiesSource: p.copies}, nil
 }
