@@ -104,19 +104,33 @@ func (p *process) serve() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	defer p.release()
 	if ended, err := p.prepare(ctx, cancel); err != nil || ended {
 		return err
 	}
-	defer p.mgm.close()
 	h, err := p.build()
 	if err != nil {
 		return err
 	}
 	go p.obey(ctx, h)
 	exit := h.Run()
-	p.data.Close()
-	p.copies.Close()
+	p.release()
 	return p.end(exit)
+}
+
+// release gives back what the node took from outside, but for the memory, which goes with the process.
+func (p *process) release() {
+	if p.mgm != nil {
+		p.mgm.close()
+	}
+	if p.listener != nil {
+		_ = p.listener.Close()
+	}
+	for _, m := range []*host.Memory{p.data, p.copies} {
+		if m != nil {
+			m.Close()
+		}
+	}
 }
 
 // prepare gets what the node needs from outside: id, configuration, memory, port. ended: a signal came first.
