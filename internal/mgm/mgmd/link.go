@@ -263,12 +263,16 @@ type ask struct {
 	reply chan []byte // a copy of the answer; closed without one when the link closes
 }
 
-// newAsk opens a question.
-func (s *Server) newAsk(node uint8) (uint32, *ask) {
+// newAsk opens a question to the node of a link. One whose link has closed meanwhile is answered already, by nothing.
+func (s *Server) newAsk(l *link) (uint32, *ask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastRef++
-	a := &ask{node: node, reply: make(chan []byte, 1)}
+	a := &ask{node: l.node, reply: make(chan []byte, 1)}
+	if n := s.nodes[l.node]; n == nil || n.link != l {
+		close(a.reply)
+		return s.lastRef, a
+	}
 	s.asks[s.lastRef] = a
 	return s.lastRef, a
 }

@@ -117,7 +117,7 @@ func (s *Server) memoryUsage(ctx context.Context, nodes []uint8) ([]saved, strin
 	defer cancel()
 	asks := map[uint8]*ask{}
 	for _, l := range s.dataLinks() {
-		ref, a := s.newAsk(l.node)
+		ref, a := s.newAsk(l)
 		defer s.endAsk(ref)
 		for _, id := range nodes {
 			if id == l.node && asks[id] == nil {

@@ -230,7 +230,7 @@ func (s *Server) halt(ctx context.Context, h halt) (int, string) {
 		if !slices.Contains(h.nodes, l.node) {
 			continue
 		}
-		ref, a := s.newAsk(l.node)
+		ref, a := s.newAsk(l)
 		defer s.endAsk(ref)
 		all = append(all, asked{l, ref, a})
 		l.send(frames.Make(signal.NumStopReq, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(r *signal.StopReq) {
