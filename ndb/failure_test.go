@@ -155,7 +155,8 @@ func TestWaitsEnd(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprint("shared=", shared), func(t *testing.T) {
 			f := newFake(t, 1, 2)
-			c := f.connect(Options{WaitTimeout: 300 * time.Millisecond})
+			short := f.connect(Options{WaitTimeout: 300 * time.Millisecond})
+			c := f.connect(Options{})
 			accounts := mustBind[account](t, mustTable(t, c, accountDef()))
 			s := mustSession(t, c, SessionOptions{})
 			defer s.Close()
@@ -164,8 +165,10 @@ func TestWaitsEnd(t *testing.T) {
 			}
 			silent(f)
 			a := account{ID: 1}
+			hasty := mustSession(t, short, SessionOptions{})
+			defer hasty.Close()
 			begin := time.Now()
-			if err := accounts.Get(context.Background(), s, &a); !errors.Is(err, ErrNoAnswer) || time.Since(begin) < 200*time.Millisecond {
+			if err := accounts.Get(context.Background(), hasty, &a); !errors.Is(err, ErrNoAnswer) || time.Since(begin) < 300*time.Millisecond {
 				t.Error(err, time.Since(begin))
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -196,9 +199,19 @@ func TestWaitsEnd(t *testing.T) {
 			if n, err := s.Poll(done, 1); n != 0 || !errors.Is(err, context.Canceled) || s.Pending() != 1 {
 				t.Error(n, err)
 			}
-			if n, err := s.Poll(context.Background(), 1); n != 1 || err != nil || !called {
+			f.setHook(nil)
+			tx = mustBegin(t, s)
+			accounts.Write(tx, &a)
+			tx.CommitAsync(func(*Tx) {})
+			if n, err := s.Poll(context.Background(), 1); n != 1 || err != nil || called {
 				t.Error(n, err, called)
 			}
+			s.Close()
+			if !called {
+				t.Error("nobody hears what became of a transaction whose session was closed")
+			}
+			s = mustSession(t, c, SessionOptions{})
+			defer s.Close()
 			if n, err := s.Poll(context.Background(), 1); n != 0 || err != nil {
 				t.Error("nothing is under way, yet something is done", n, err)
 			}

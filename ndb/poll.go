@@ -137,13 +137,13 @@ func (c *Conn) wait(self *Session, ms int) {
 			c.writable(l)
 		}
 		if e.Events&^syscall.EPOLLOUT != 0 {
-			c.readLink(st, l, self)
+			c.readLink(l, self)
 		}
 	}
 }
 
 // readLink reads what a socket has and executes the whole frames of it.
-func (c *Conn) readLink(st *state, l *link, self *Session) {
+func (c *Conn) readLink(l *link, self *Session) {
 	for {
 		n, err := read(l.fd, l.in[l.n:])
 		switch {
@@ -158,7 +158,8 @@ func (c *Conn) readLink(st *state, l *link, self *Session) {
 		}
 		room := len(l.in) - l.n
 		l.n += n
-		if fault := c.execute(st, l, self); fault != nil {
+		// The state is looked at after the read: a session that was opened a moment ago may have its answer in it.
+		if fault := c.execute(c.state.Load(), l, self); fault != nil {
 			c.lost(l, fault)
 			return
 		}

@@ -104,14 +104,18 @@ func (c *Conn) freeInstance(st *state) uint16 {
 	return 0
 }
 
-// Close rolls back what is under way and gives the session up.
+// Close rolls back what is under way and gives the session up. The functions of prepared transactions are called: these
+// have failed with 4121, or with 4008 where nobody knows any more whether they will be committed.
 func (s *Session) Close() error {
 	s.acquire()
 	if s.closed {
 		s.release()
 		return nil
 	}
+	s.polling = true
 	s.core.Close()
+	s.runReady()
+	s.polling = false
 	s.flush(SendForce)
 	s.closed = true
 	s.release()

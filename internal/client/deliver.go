@@ -3,6 +3,8 @@ package client
 // Answers. A signal from a data node that does not fit what was asked is counted and dropped; what is over is over.
 
 import (
+	"unsafe"
+
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/ndberror"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -60,7 +62,11 @@ func (s *Session) onReadConf(r *signal.ReadConf) {
 	}
 	t := o.tx
 	o.state = opDone
-	if code := o.format.take(r.Data(), r.DataLen, o.row); code != 0 {
+	src := unsafe.Pointer(r)
+	if r.DataLen > 0 { // else nothing may lie behind the signal
+		src = r.Data()
+	}
+	if code := o.format.take(src, r.DataLen, o.row); code != 0 {
 		s.Counters.Malformed++
 		o.err = ndberror.Get(int(code))
 		t.fail(o.err)

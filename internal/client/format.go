@@ -502,7 +502,9 @@ func (f *Format) varData(row, dst unsafe.Pointer) {
 			setNull(dst, s.bit)
 		}
 		if f.mask == nil {
-			move(unsafe.Add(dst, f.fixedLen+f.varHead+end), q, m)
+			if m > 0 { // else it may be the end of the memory
+				move(unsafe.Add(dst, f.fixedLen+f.varHead+end), q, m)
+			}
 			end += m
 			*(*uint16)(unsafe.Add(dst, f.fixedLen+2*uint32(i))) = uint16(end)
 			continue
@@ -562,7 +564,9 @@ func (f *Format) takeVar(src unsafe.Pointer, n uint32, row unsafe.Pointer, hasNu
 			if e < end || f.fixedLen+f.varHead+e > n {
 				return ndberror.BadAnswer
 			}
-			p, m = unsafe.Add(src, f.fixedLen+f.varHead+end), e-end
+			if m = e - end; m > 0 { // else it may be the end of the memory
+				p = unsafe.Add(src, f.fixedLen+f.varHead+end)
+			}
 			end = e
 		default:
 			if at+4 > n {
