@@ -76,8 +76,9 @@ func (m *management) enter(ctx context.Context, s *settings) error {
 	}
 	ask, cancel := context.WithTimeout(ctx, idTime+askTime)
 	defer cancel()
-	id, err := c.GetNodeID(ask, mgmclient.NodeIDRequest{Type: config.DataNode, NodeID: s.nodeID, Name: m.name, Wait: idTime,
-		Secret: uint64(m.secret[0]) | uint64(m.secret[1])<<32})
+	claim := m.claim(s.nodeID)
+	claim.Wait = idTime
+	id, err := c.GetNodeID(ask, claim)
 	var no *mgmclient.Refusal
 	if errors.As(err, &no) {
 		return fmt.Errorf("the management server at %s gives no node id: %w", c.Addr(), err)
@@ -144,16 +145,29 @@ func (m *management) dialServer(ctx context.Context, node int) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	// A server that was started anew does not know the port any more.
-	if err := c.SetPort(ctx, m.id, m.port); err != nil {
-		c.Close()
-		return nil, err
-	}
-	conn, err := c.ConvertToTransporter(ctx)
+	conn, err := m.linkOver(ctx, c)
 	if err != nil {
 		c.Close()
 	}
 	return conn, err
+}
+
+// linkOver makes a session a link. A server that was started anew knows neither that the id is taken nor the port any more.
+func (m *management) linkOver(ctx context.Context, c *mgmclient.Client) (net.Conn, error) {
+	r := m.claim(m.id)
+	r.Running, r.Cluster = true, m.conf.Name
+	if _, err := c.GetNodeID(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := c.SetPort(ctx, m.id, m.port); err != nil {
+		return nil, err
+	}
+	return c.ConvertToTransporter(ctx)
+}
+
+// claim is the wish for a node id.
+func (m *management) claim(id int) mgmclient.NodeIDRequest {
+	return mgmclient.NodeIDRequest{Type: config.DataNode, NodeID: id, Name: m.name, Secret: uint64(m.secret[0]) | uint64(m.secret[1])<<32}
 }
 
 // reach opens a session with a certain management server: where the connect string or the configuration says it is.
