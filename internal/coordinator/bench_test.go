@@ -23,7 +23,7 @@ type bench struct {
 	num uint32
 }
 
-func newBench(b *testing.B) *bench {
+func newBench(b testing.TB) *bench {
 	e := kernel.NewEnv(1, 0, 1, 1<<18)
 	for _, blk := range []uint8{signal.BlockTC, signal.BlockLDM, signal.BlockDictionary, signal.BlockDistribution} {
 		e.Place(blk, 0, 0)
@@ -150,5 +150,36 @@ func BenchmarkBlocks(b *testing.B) {
 				})
 			}
 		})
+	}
+}
+
+// TestNoAllocation: an operation allocates nothing in coordinator, ldm and store.
+func TestNoAllocation(t *testing.T) {
+	x := newBench(t)
+	at := uint32(0)
+	next := func(uint32) uint32 { at++; return at % 4096 }
+	one := signal.FlagStart | signal.FlagExecute | signal.FlagCommit
+	for range 256 {
+		x.window(signal.NumWriteReq, signal.OpInsert, 0, next)
+	}
+	for _, c := range []struct {
+		name      string
+		num       uint16
+		op, flags uint8
+	}{
+		{"committed read", signal.NumReadReq, signal.OpReadCommitted, 0},
+		{"one-shot update", signal.NumWriteReq, signal.OpUpdate, 0},
+		{"one-shot write", signal.NumWriteReq, signal.OpWrite, 0},
+		{"read of a coordinator", signal.NumKeyReq, signal.OpReadCommitted, one},
+		{"locking read", signal.NumKeyReq, signal.OpReadExclusive, one},
+		{"update of a coordinator", signal.NumKeyReq, signal.OpUpdate, one},
+		{"delete of a coordinator", signal.NumKeyReq, signal.OpDelete, one},
+		{"insert of a coordinator", signal.NumKeyReq, signal.OpInsert, one},
+		{"one-shot delete", signal.NumWriteReq, signal.OpDelete, 0},
+		{"one-shot insert", signal.NumWriteReq, signal.OpInsert, 0},
+	} {
+		if n := testing.AllocsPerRun(255, func() { x.window(c.num, c.op, c.flags, next) }); n != 0 {
+			t.Errorf("%s: %v allocations in 16 operations", c.name, n)
+		}
 	}
 }
