@@ -27,6 +27,7 @@ type Options struct {
 	WaitAll        bool                             // Connect waits until every configured data node is started, not just one
 	WaitTimeout    time.Duration                    // longest wait for an answer of a data node; 0: 20 s. Beyond it an operation ends with 4012
 	Logf           func(format string, args ...any) // told what happens to links; nil: nobody is
+	OnReceiver     func()                           // called once, by the goroutine that reads the sockets for several sessions, before it begins: it may bind its thread to a CPU
 }
 
 // tick is how often what needs no answer is done: acknowledgements, timeouts, reading for sessions that do not.

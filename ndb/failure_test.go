@@ -285,6 +285,23 @@ func TestTheReaderChangesWithTheSessions(t *testing.T) {
 	c.mu.Unlock()
 }
 
+func TestTheReceiverIsToldToProgramsOnce(t *testing.T) {
+	f := newFake(t, 1, 1)
+	told := make(chan bool, 8)
+	c := f.connect(Options{OnReceiver: func() { told <- true }})
+	<-told
+	for range 3 {
+		mustSession(t, c, SessionOptions{MaxTransactions: 1})
+	}
+	if _, err := c.Tables(context.Background()); err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	if len(told) != 0 {
+		t.Errorf("told %d times more", len(told))
+	}
+}
+
 func TestAnswersWaitForASessionThatDoesNotPoll(t *testing.T) {
 	f := newFake(t, 1, 1)
 	c := f.connect(Options{})

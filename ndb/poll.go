@@ -243,6 +243,9 @@ func (l *link) keep(rest []byte) {
 
 // receive is the receiver goroutine: it reads while several goroutines want answers.
 func (c *Conn) receive(ctx context.Context) {
+	if c.opts.OnReceiver != nil {
+		c.opts.OnReceiver()
+	}
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():

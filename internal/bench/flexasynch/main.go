@@ -77,11 +77,8 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer,
 	case errors.Is(err, errInterrupted):
 		note("interrupted")
 		return exitInterrupted
-	case errors.Is(err, errFailed):
-		note("operations failed: see above")
-	default:
-		note("%v", err)
 	}
+	note("%v", err)
 	return exitFailed
 }
 

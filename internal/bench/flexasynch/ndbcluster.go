@@ -23,7 +23,15 @@ type ndbCluster struct {
 func connect(ctx context.Context, s *settings, note func(format string, args ...any)) (cluster, error) {
 	c := &ndbCluster{}
 	for i := range s.connections {
-		conn, err := ndb.Connect(ctx, s.connect, ndb.Options{Name: program, ConnectTimeout: connectTimeout})
+		o := ndb.Options{Name: program, ConnectTimeout: connectTimeout}
+		if len(s.receiveCPUs) > 0 {
+			o.OnReceiver = func() {
+				if err := bindTo(s.receiveCPUs, i); err != nil {
+					note("receiver of connection %d: %v", i+1, err)
+				}
+			}
+		}
+		conn, err := ndb.Connect(ctx, s.connect, o)
 		if err != nil {
 			c.close()
 			err = fmt.Errorf("connection %d of %d: %w", i+1, s.connections, err)

@@ -16,7 +16,7 @@ import (
 // retries is how often what failed of a phase is run again.
 const retries = 3
 
-// errFailed ends a run whose operations did not all succeed; the run has said so.
+// errFailed ends a run whose operations did not all succeed.
 var errFailed = errors.New("operations failed")
 
 // run is one run of the program.
@@ -86,7 +86,7 @@ func (r *run) create(ctx context.Context, names []string) error {
 }
 
 // dropTimeout is how long the end of a run may wait for its tables to be dropped.
-const dropTimeout = time.Minute
+const dropTimeout = 20 * time.Second
 
 // drop drops the tables, also after an interrupt.
 func (r *run) drop(names []string) error {
@@ -127,7 +127,7 @@ func (r *run) phases(ctx context.Context, names []string) (err error) {
 		err = context.Cause(ctx)
 	}
 	if err == nil && r.bad {
-		err = errFailed
+		err = fmt.Errorf("%w: see above", errFailed)
 	}
 	return err
 }
@@ -201,6 +201,9 @@ func (r *run) phase(ctx context.Context, w work) error {
 	fmt.Fprintf(r.out, "%s: %d operations in %.3f s, %d/s\n", w.kind, res.operations, res.elapsed.Seconds(), int64(res.perSecond()))
 	r.complain(&res, sum.codes)
 	r.all[w.kind].add(&res)
+	if res.failed == res.operations {
+		return fmt.Errorf("%s: every operation failed: %s: %w", w.kind, codes(sum.codes), errFailed)
+	}
 	return nil
 }
 

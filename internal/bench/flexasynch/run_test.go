@@ -64,6 +64,23 @@ func TestWhatFailsForGoodIsToldByCodeAndFails(t *testing.T) {
 	}
 }
 
+func TestAPhaseThatFailsWhollyEndsTheRun(t *testing.T) {
+	f := newFake(1)
+	f.failing = func(x *transaction) (int, bool) {
+		if x.kind == update {
+			return ndb.CodeOf(ndb.ErrNotReady), false
+		}
+		return 0, true
+	}
+	o := f.program(t, context.Background(), strings.Fields(small+"-l 0")...)
+	if o.status != exitFailed || !strings.HasPrefix(o.stderr, "flexAsynch: update: every operation failed: 48 transactions failed with error 4009: ") {
+		t.Errorf("status %d, %s", o.status, o.stderr)
+	}
+	if len(linesWith(o.stdout, "insert average: ")) != 1 || len(linesWith(o.stdout, "delete")) != 0 || len(f.tables) != 0 {
+		t.Errorf("tables %v\n%s", f.tables, o.stdout)
+	}
+}
+
 func TestAnUnknownOutcomeThatWasASuccessIsOne(t *testing.T) {
 	f, lost := newFake(1), map[kind]bool{}
 	f.failing = func(x *transaction) (int, bool) {
