@@ -73,8 +73,6 @@ type Config struct {
 	Log func(format string, args ...any)
 	// Observe sees every NodeStateRep and EventRep of the node, on the main thread; nil: nobody does.
 	Observe func(h *signal.Head)
-	// Start runs on the main thread before anything else.
-	Start func()
 	// LockThreads binds each loop to a thread of the operating system.
 	LockThreads bool
 }
@@ -184,9 +182,6 @@ func (h *Host) join() {
 
 // Run runs the node until it stops, and says why.
 func (h *Host) Run() Exit {
-	if h.cfg.Start != nil {
-		h.loops[h.cfg.Main].post(func(*loop) { h.cfg.Start() })
-	}
 	var loops sync.WaitGroup
 	for _, l := range h.loops {
 		loops.Add(1)

@@ -215,7 +215,7 @@ func TestDataNodesLinkAndLinkAgain(t *testing.T) {
 		if up = get(t, b.ups, "LinkUpRep at the dialler"); up.Node != 1 || up.LDMs != 3 {
 			t.Fatalf("%+v", up)
 		}
-		a.Disconnect(2, "a test")
+		a.down(a.peers[2], DownByUs, "a test")
 		if d := get(t, a.downs, "LinkDownRep"); d.Node != 2 || d.Code != DownByUs {
 			t.Fatalf("%+v", d)
 		}
@@ -490,7 +490,7 @@ func TestLinksThatComeAndGoUnderLoad(t *testing.T) {
 	}
 	for range 15 {
 		get(t, a.ups2, "LinkUpRep of the data node")
-		a.Disconnect(2, "a test")
+		a.down(a.peers[2], DownByUs, "a test")
 	}
 	clients.Wait()
 	if a.early.Load()+b.early.Load() != 0 {

@@ -201,10 +201,3 @@ func (m *Memory) Close() {
 	m.mu.Unlock()
 	<-m.done
 }
-
-// Resident reports how many bytes of free chunks are kept warm.
-func (m *Memory) Resident() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return uint64(len(m.warm)) * ChunkBytes
-}

@@ -55,7 +55,7 @@ func TestMemoryHandsOutEachChunkOnce(t *testing.T) {
 	}
 	wg.Wait()
 	settle(m)
-	if r := m.Resident(); r < 2*ChunkBytes || r > 8*ChunkBytes {
+	if r := m.resident(); r < 2*ChunkBytes || r > 8*ChunkBytes {
 		t.Errorf("%d free chunks are warm, 4 were asked for", r/ChunkBytes)
 	}
 	for range chunks {
@@ -75,4 +75,11 @@ func TestMemoryThatCannotBe(t *testing.T) {
 			t.Errorf("%d bytes were given", bytes)
 		}
 	}
+}
+
+// resident is how many bytes of free chunks are kept warm.
+func (m *Memory) resident() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return uint64(len(m.warm)) * ChunkBytes
 }

@@ -306,10 +306,3 @@ func (h *Host) free(node uint8) {
 		p.set(stateDown)
 	}
 }
-
-// Disconnect closes the link to a node, if there is one.
-func (h *Host) Disconnect(node uint8, why string) {
-	if p := h.peers[node]; p != nil {
-		h.down(p, DownByUs, why)
-	}
-}

@@ -169,57 +169,68 @@ func (l *loop) watch(s *socket) {
 
 // send writes what waits for a socket, as far as the kernel takes it.
 func (l *loop) send(s *socket) {
-	b := l.env.Buf(kernel.Dest(s.node))
-	took := 0
-	for {
-		if len(s.rest) > 0 {
-			n, e := transmit(s.fd, s.rest[s.off:])
-			if !l.accept(s, &n, e) {
-				return
-			}
-			took += n
-			if s.off += n; s.off < len(s.rest) {
-				break
-			}
-			if cap(s.rest) <= chunkKeepBytes {
-				s.spare = s.rest[:0]
-			}
-			s.rest, s.off = nil, 0
-		}
-		if b.Len() == 0 {
-			break
-		}
-		s.peak = max(s.peak, b.Len())
-		n, e := transmit(s.fd, b.Bytes())
-		if !l.accept(s, &n, e) {
-			return
-		}
+	took, ok := l.sendRest(s)
+	if ok && len(s.rest) == 0 {
+		var n int
+		n, ok = l.sendNew(s)
 		took += n
-		if n == b.Len() {
-			b.Consume(n)
-			break
-		}
-		if s.spare == nil {
-			s.spare = make([]byte, outBytes)
-		}
-		s.rest, s.off, s.spare = b.Swap(s.spare), n, nil
-		break
 	}
-	l.measure(s, took > 0)
-	l.watch(s)
+	if ok {
+		l.measure(s, took > 0)
+		l.watch(s)
+	}
 }
 
-// accept judges what a write returned; false means that the socket is gone.
-func (l *loop) accept(s *socket, n *int, e syscall.Errno) bool {
+// sendRest writes what the kernel did not take the last time; ok is false when the socket is gone.
+func (l *loop) sendRest(s *socket) (n int, ok bool) {
+	if len(s.rest) == 0 {
+		return 0, true
+	}
+	n, e := transmit(s.fd, s.rest[s.off:])
+	if n, ok = l.accept(s, n, e); !ok {
+		return 0, false
+	}
+	if s.off += n; s.off == len(s.rest) {
+		if cap(s.rest) <= chunkKeepBytes {
+			s.spare = s.rest[:0]
+		}
+		s.rest, s.off = nil, 0
+	}
+	return n, true
+}
+
+// sendNew writes the outgoing buffer. What the kernel does not take becomes the rest, so that nothing is ever moved.
+func (l *loop) sendNew(s *socket) (n int, ok bool) {
+	b := l.env.Buf(kernel.Dest(s.node))
+	if b.Len() == 0 {
+		return 0, true
+	}
+	s.peak = max(s.peak, b.Len())
+	n, e := transmit(s.fd, b.Bytes())
+	if n, ok = l.accept(s, n, e); !ok {
+		return 0, false
+	}
+	if n == b.Len() {
+		b.Consume(n)
+		return n, true
+	}
+	if s.spare == nil {
+		s.spare = make([]byte, outBytes)
+	}
+	s.rest, s.off, s.spare = b.Swap(s.spare), n, nil
+	return n, true
+}
+
+// accept judges what a write returned: how much was taken, or false when the socket is gone.
+func (l *loop) accept(s *socket, n int, e syscall.Errno) (int, bool) {
 	switch e {
 	case 0:
-		return true
+		return n, true
 	case errAgain:
-		*n = 0
-		return true
+		return 0, true
 	}
 	l.lose(s, DownByPeer, e.Error())
-	return false
+	return 0, false
 }
 
 // measure compares what waits for a socket with its limits.
