@@ -29,8 +29,11 @@ type fakeCluster struct {
 	closes map[signal.Addr]int    // CloseOrd by session
 	open   map[[2]uint32]*fakeTx
 	gci    uint32
-	counts [signal.NumMax]int
+	// rowSize is the bytes of an image of the last table's rows whose variable columns are empty
+	rowSize uint32
+	counts  [signal.NumMax]int
 
+	quiet atomic.Bool // answer without allocating: reads with a row of zeros, writes as if done
 	// hook sees each request first; true: it was dealt with. Called with mu held.
 	hook atomic.Pointer[func(p *fakeSocket, h *signal.Head) bool]
 }
@@ -222,6 +225,10 @@ func (f *fakeNode) serve(nc net.Conn) {
 				return
 			}
 			f.c.counts[h.Num]++
+			if f.c.quiet.Load() && p.handleQuietly(h) {
+				in = in[k:]
+				continue
+			}
 			if hook := f.c.hook.Load(); hook == nil || !(*hook)(p, h) {
 				p.handle(h)
 			}
@@ -299,6 +306,7 @@ func (p *fakeSocket) handle(h *signal.Head) {
 		def.ID, def.Version, def.Fragments = c.nextID, 1, uint32(2*len(c.nodes))
 		raw, _ := def.AppendBinary(nil)
 		layout, _ := schema.Compile(def)
+		c.rowSize = layout.FixedSize + layout.VarHead
 		c.tables[full] = &fakeTable{def: def, layout: layout, raw: raw, rows: map[string]fakeRow{}}
 		x := put[signal.TableDone](p, h.From, h.To, signal.NumTableCreateConf, nil)
 		x.Ref, x.Table, x.Version = r.Ref, def.ID, def.Version
@@ -354,6 +362,45 @@ func (p *fakeSocket) handle(h *signal.Head) {
 	default:
 		c.t.Errorf("a data node got %s", signal.Format(h))
 	}
+}
+
+// handleQuietly answers operations on rows without allocating; false: it is another kind of signal.
+func (p *fakeSocket) handleQuietly(h *signal.Head) bool {
+	switch h.Num {
+	case signal.NumReadReq, signal.NumWriteReq, signal.NumKeyReq:
+	case signal.NumAckOrd:
+		return true
+	default:
+		return false
+	}
+	r := cast[signal.KeyReq](h)
+	if signal.IsRead(r.Op) {
+		x := putRoom[signal.ReadConf](p, r.From, signal.MakeAddr(p.n.id, signal.BlockLDM, 0), signal.NumReadConf, p.n.c.rowSize)
+		x.Ref, x.Tx, x.DataLen = r.Ref, r.Tx, p.n.c.rowSize
+	}
+	switch {
+	case r.Num == signal.NumWriteReq:
+		x := putRoom[signal.WriteConf](p, r.From, r.To, signal.NumWriteConf, 0)
+		x.Ref, x.Tx, x.GCI = r.Ref, r.Tx, [2]uint32{1, 1}
+	case r.Flags&signal.FlagCommit != 0:
+		x := putRoom[signal.TxConf](p, r.From, r.To, signal.NumTxConf, 0)
+		x.Tx, x.Committed, x.GCI = r.Tx, 1, [2]uint32{1, 1}
+	}
+	return true
+}
+
+// putRoom is put with n zero bytes behind the signal; it allocates only until the buffer is large enough.
+func putRoom[T any](p *fakeSocket, to, from signal.Addr, num uint16, n uint32) *T {
+	size := int(unsafe.Sizeof(*new(T))) + int(n)
+	at := len(p.out)
+	if cap(p.out) < at+size {
+		p.out = append(make([]byte, 0, 2*(at+size)), p.out...)
+	}
+	p.out = p.out[:at+size]
+	clear(p.out[at:])
+	h := (*signal.Head)(unsafe.Pointer(&p.out[at]))
+	h.Len, h.Num, h.To, h.From = uint16(size/4), num, to, from
+	return (*T)(unsafe.Pointer(h))
 }
 
 func (p *fakeSocket) info(t *fakeTable, h *signal.Head, ref uint32) {
