@@ -30,6 +30,8 @@ var tools = []tool{
 	{"ndbd", "ndbd", "a data node with one thread", noded.NDBD},
 	{"ndbmtd", "ndbmtd", "a data node with as many threads as the configuration says", noded.NDBMTD},
 	{"mgmd", "ndb_mgmd", "management server: configuration, node ids, states, cluster log", mgm.MainMgmd},
+	{"mgm", "ndb_mgm", "management client: shows the state of a cluster, starts and stops it", mgm.MainMgm},
+	{"waiter", "ndb_waiter", "waits until the data nodes are in a state", mgm.MainWaiter},
 	{"show-tables", "ndb_show_tables", "lists tables", tabletool.ShowTables},
 	{"desc", "ndb_desc", "describes tables: columns, keys, partitions", tabletool.Desc},
 	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},

@@ -1,0 +1,241 @@
+package mgm_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cohortdb/cohort/internal/mgm"
+	"github.com/cohortdb/cohort/internal/mgm/mgmtest"
+)
+
+// program is one of the programs, as the binary calls it.
+type program func(args ...string) (status int, stdout, stderr string)
+
+func run(main func(name string, args []string, stdin *strings.Reader, stdout, stderr *mgmtest.Text) int, name string) program {
+	return func(args ...string) (int, string, string) {
+		stdout, stderr := &mgmtest.Text{}, &mgmtest.Text{}
+		status := main(name, args, strings.NewReader(""), stdout, stderr)
+		return status, stdout.String(), stderr.String()
+	}
+}
+
+var (
+	ndbMgm = run(func(n string, a []string, in *strings.Reader, out, errs *mgmtest.Text) int {
+		return mgm.MainMgm(n, a, in, out, errs)
+	}, "ndb_mgm")
+	waiter = run(func(n string, a []string, in *strings.Reader, out, errs *mgmtest.Text) int {
+		return mgm.MainWaiter(n, a, in, out, errs)
+	}, "ndb_waiter")
+	ndbMgmd = run(func(n string, a []string, in *strings.Reader, out, errs *mgmtest.Text) int {
+		return mgm.MainMgmd(n, a, in, out, errs)
+	}, "ndb_mgmd")
+)
+
+// server is ndb_mgmd under way.
+type server struct {
+	addr   string
+	stdout *mgmtest.Text
+	stderr *mgmtest.Text
+	status chan int
+}
+
+func start(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{stdout: &mgmtest.Text{}, stderr: &mgmtest.Text{}, status: make(chan int, 1)}
+	go func() { s.status <- mgm.MainMgmd("ndb_mgmd", args, nil, s.stdout, s.stderr) }()
+	const says = "ndb_mgmd: listening on "
+	mgmtest.Until(t, "the server listens", func() bool {
+		select {
+		case status := <-s.status:
+			t.Fatalf("ended with %d: %s", status, s.stderr)
+		default:
+		}
+		return strings.Contains(s.stdout.String(), says)
+	})
+	_, after, _ := strings.Cut(s.stdout.String(), says)
+	s.addr, _, _ = strings.Cut(after, "\n")
+	t.Cleanup(func() {
+		if len(s.status) == 0 {
+			ndbMgm("-c", s.addr, "-e", "shutdown")
+		}
+	})
+	return s
+}
+
+// stop shuts a server down and checks that it ended well.
+func (s *server) stop(t *testing.T) {
+	t.Helper()
+	status, out, errs := ndbMgm("-c", s.addr, "-e", "shutdown")
+	if status != 0 || !strings.HasSuffix(out, "0 NDB Cluster node(s) have shutdown.\nDisconnecting to allow management server to shutdown.\n") {
+		t.Fatalf("shutdown: %d, %s%s", status, out, errs)
+	}
+	if got := <-s.status; got != 0 {
+		t.Fatalf("ndb_mgmd ended with %d: %s", got, s.stderr)
+	}
+	s.status <- 0
+}
+
+func write(t *testing.T, dir, text string) string {
+	t.Helper()
+	file := filepath.Join(dir, "config.ini")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// ini is TwoNodes with the server's files in dir and any free port.
+func ini(dir string) string {
+	text := strings.Replace(mgmtest.TwoNodes, "Name=test\n", "", 1)
+	return strings.Replace(text, "[NDB_MGMD]\n", "[NDB_MGMD]\nPortNumber=0\nDataDir="+dir+"\n", 1)
+}
+
+// TestAnOperatorsLife starts, looks, changes, goes back and stops.
+func TestAnOperatorsLife(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, dir, ini(dir))
+	s := start(t, "-f", file)
+	status, out, errs := ndbMgm("--ndb-connectstring="+s.addr, "-e", "SHOW;")
+	if status != 0 || errs != "" || !strings.Contains(out, "id=1 (not connected, accepting connect from 127.0.0.1)\n") || !strings.Contains(out, "id=49\t@127.0.0.1  (cohort-0.1.0)\n") {
+		t.Fatalf("%d, %s%s", status, out, errs)
+	}
+	if status, out, _ = ndbMgm(s.addr, "-e", "foo"); status != 1 || !strings.HasSuffix(out, "Invalid command: foo\nType HELP for help.\n\n") {
+		t.Fatalf("%d, %s", status, out)
+	}
+	t.Setenv("NDB_CONNECTSTRING", s.addr)
+	if status, out, _ = ndbMgm("-e", "1 status"); status != 0 || !strings.HasSuffix(out, "Node 1: not connected\n") {
+		t.Fatalf("%d, %s", status, out)
+	}
+	status, out, errs = waiter("--timeout=0")
+	if status != 1 || !strings.Contains(errs, "ndb_waiter: timeout") {
+		t.Fatalf("%d, %s%s", status, out, errs)
+	}
+	status, out, errs = waiter("-t", "20", "--no-contact", "1", "2")
+	if status != 0 || out != "Node 1: NO_CONTACT\nNode 2: NO_CONTACT\n" || errs != "" {
+		t.Fatalf("%d, %s%s", status, out, errs)
+	}
+	s.stop(t)
+	log, err := os.ReadFile(filepath.Join(dir, "ndb_49_cluster.log"))
+	if err != nil || !strings.Contains(string(log), "Management server 49 stops") || !strings.Contains(string(log), "Configuration 1 of cluster cohort-") {
+		t.Fatalf("%s, %v", log, err)
+	}
+
+	// The file changes, and is not followed before somebody says so.
+	write(t, dir, ini(dir)+"[API]\nNodeId=77\n")
+	s = start(t, "-f", file)
+	if !strings.Contains(s.stderr.String(), "ndb_mgmd: warning: the configuration file differs") {
+		t.Errorf("%s", s.stderr)
+	}
+	if _, out, _ = ndbMgm(s.addr, "-e", "show"); strings.Contains(out, "id=77") {
+		t.Errorf("%s", out)
+	}
+	s.stop(t)
+	s = start(t, "-f", file, "--reload")
+	if _, out, _ = ndbMgm(s.addr, "-e", "show"); !strings.Contains(out, "id=77") {
+		t.Errorf("%s", out)
+	}
+	s.stop(t)
+	// Without a file the folder tells who the server is.
+	s = start(t, "--configdir="+dir, "-v")
+	if !strings.Contains(s.stdout.String(), "Configuration 2 of cluster") {
+		t.Errorf("%s", s.stdout)
+	}
+	s.stop(t)
+	if err := os.Truncate(filepath.Join(dir, "ndb_49_config.bin.2"), 100); err != nil {
+		t.Fatal(err)
+	}
+	status, _, errs = ndbMgmd("--configdir=" + dir)
+	if status != 1 || !strings.HasPrefix(errs, "ndb_mgmd: the stored configuration "+filepath.Join(dir, "ndb_49_config.bin.2")+" cannot be used") {
+		t.Fatalf("%d, %s", status, errs)
+	}
+	s = start(t, "-f", file, "--initial")
+	s.stop(t)
+	if files, err := filepath.Glob(filepath.Join(dir, "ndb_49_config.bin.*")); len(files) != 1 || err != nil {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+func TestDocument004Starts(t *testing.T) {
+	dir := t.TempDir()
+	s := start(t, "-f", "../../config/testdata/document-004.cnf", "--mycnf", "--host-map", "n1=127.0.0.1,n2=127.0.0.1",
+		"--set", "PortNumber=0", "--set", "DataDir="+dir, "--configdir", dir, "--nodaemon", "--ndb_nodeid=49")
+	status, out, errs := ndbMgm(s.addr, "-e", "show")
+	if status != 0 || !strings.Contains(out, "[ndbd(NDB)]\t1 node(s)\nid=1 (not connected, accepting connect from 127.0.0.1)\n") || !strings.Contains(out, "[mysqld(API)]\t4 node(s)\n") {
+		t.Errorf("%d, %s%s", status, out, errs)
+	}
+	s.stop(t)
+}
+
+// Only one management server of a cluster runs.
+func TestASecondServerIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Replace(ini(dir), "[NDBD]\n", "[NDB_MGMD]\nNodeId=50\nHostName=127.0.0.1\nPortNumber=PORT\nDataDir="+dir+"\n[NDBD]\n", 1)
+	text = strings.Replace(text, "[SYSTEM]\n", "[SYSTEM]\nName=two\n", 1)
+	// The second one is told that the first has the port on which node 49 really listens.
+	first := start(t, "-f", write(t, dir, strings.Replace(text, "PORT", "1", 1)), "--ndb-nodeid=49", "--config-cache=0")
+	mgmtest.Until(t, "the log says that only one may run", func() bool {
+		log, _ := os.ReadFile(filepath.Join(dir, "ndb_49_cluster.log"))
+		return strings.Contains(string(log), "only one may run")
+	})
+	_, port, _ := strings.Cut(first.addr, ":")
+	second := strings.Replace(text, "PortNumber=0", "PortNumber="+port, 1)
+	second = strings.Replace(second, "PORT", "0", 1)
+	status, _, errs := ndbMgmd("-f", write(t, dir, second), "--ndb-nodeid=50", "--config-cache=0")
+	if status != 1 || !strings.Contains(errs, "another management server of this cluster runs already (node 49 at 127.0.0.1:"+port+")") {
+		t.Errorf("%d, %s", status, errs)
+	}
+	status, _, errs = ndbMgmd("-f", write(t, dir, strings.Replace(text, "PORT", "1", 1)), "--config-cache=0")
+	if status != 1 || !strings.Contains(errs, "management servers 49, 50 of the configuration are all this host: say with --ndb-nodeid") {
+		t.Errorf("%d, %s", status, errs)
+	}
+	first.stop(t)
+}
+
+func TestCommandLinesThatAreWrong(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, dir, ini(dir))
+	elsewhere := write(t, t.TempDir(), strings.ReplaceAll(ini(dir), "HostName=127.0.0.1", "HostName=192.0.2.1"))
+	for _, c := range []struct {
+		run    program
+		args   []string
+		status int
+		want   string
+	}{
+		{ndbMgmd, []string{"-f"}, 2, "option -f needs a value"},
+		{ndbMgmd, []string{"file"}, 2, `"file" is no option`},
+		{ndbMgmd, []string{"--daemon", "-f", file}, 2, "stays in the foreground"},
+		{ndbMgmd, []string{"--host-map=x", "-f", file}, 2, "NAME=ADDRESS"},
+		{ndbMgmd, []string{"-f", file, "--initial", "--reload"}, 1, "exclude each other"},
+		{ndbMgmd, []string{"--initial"}, 1, "name one with -f FILE"},
+		{ndbMgmd, []string{"--configdir=" + t.TempDir()}, 1, "no configuration is stored in"},
+		{ndbMgmd, []string{"-f", "/nowhere/config.ini"}, 1, "cannot be read"},
+		{ndbMgmd, []string{"-f", elsewhere, "--config-cache=0"}, 1, "no management server of the configuration (node 49 at 192.0.2.1) is this host"},
+		{ndbMgmd, []string{"-f", file, "--ndb-nodeid=7", "--config-cache=0"}, 1, "node 7 is no management server"},
+		{ndbMgmd, []string{"-f", file, "--set=Nonsense=1"}, 1, "Nonsense"},
+		{ndbMgm, []string{"a", "b", "c"}, 2, "is no option"},
+		{ndbMgm, []string{"-c", "h:x"}, 2, "connect string"},
+		{ndbMgm, []string{"--connect-retries=0", "-c", "127.0.0.1:1", "-e", "show"}, 1, "ndb_mgm: no management server answers at 127.0.0.1:1"},
+		{waiter, []string{"--not-started", "--no-contact"}, 2, "exclude each other"},
+		{waiter, []string{"-w", "1", "--nowait-nodes=2"}, 2, "exclude each other"},
+		{waiter, []string{"-w", "x"}, 2, "not a node id"},
+	} {
+		status, _, errs := c.run(c.args...)
+		if status != c.status || !strings.Contains(errs, c.want) || errs == "" {
+			t.Errorf("%q: status %d, %q", c.args, status, errs)
+		}
+	}
+	for _, p := range []program{ndbMgmd, ndbMgm, waiter} {
+		if status, out, errs := p("--help"); status != 0 || !strings.Contains(out, "Examples:") || errs != "" {
+			t.Errorf("--help: %d, %s%s", status, out, errs)
+		}
+		if status, out, _ := p("-V"); status != 0 || !strings.Contains(out, "cohort-0.1.0") {
+			t.Errorf("-V: %d, %s", status, out)
+		}
+	}
+	status, out, _ := ndbMgmd("-f", file, "--print-full-config")
+	if status != 0 || !strings.Contains(out, "[NDBD]\n") || !strings.Contains(out, "NoOfReplicas=2\n") || !strings.Contains(out, "TimeBetweenEpochs=") {
+		t.Errorf("%d, %s", status, out)
+	}
+}
