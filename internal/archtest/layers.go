@@ -85,7 +85,9 @@ var sideways = map[[2]string]string{
 }
 
 // outside are the modules that may be imported beyond the standard library, with the packages that may do so.
-var outside = map[string][]string{}
+var outside = map[string][]string{
+	"github.com/peterh/liner": {"internal/mgm/shell"}, // the prompt of ndb_mgm: history, completion
+}
 
 // Layers checks the imports of all packages against the table.
 func (t *Tree) Layers() []Finding {
