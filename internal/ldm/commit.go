@@ -79,7 +79,10 @@ func (b *Block) commitRow(f *fragment, r *store.RowHead, o *operation, gci [2]ui
 	f.rows.Unindex(f.rows.HashRow(r), o.id)
 	for i := top(r); i != pool.None; {
 		x := b.ops.At(i)
-		x.hidden = x.hidden || x.same(o) && x.state != waiting
+		if x.state == waiting {
+			break
+		}
+		x.hidden = x.hidden || x.same(o)
 		i = x.down
 	}
 }

@@ -132,10 +132,10 @@ func (b *Block) become(o *operation, r *store.RowHead) {
 	}
 }
 
-// readCommitted answers a read that takes no lock: with the committed row, or, if it comes by way of a coordinator,
+// readCommitted answers a read that takes no lock: with the committed row, or, if it comes by way of a coordinator (tc),
 // with what its own transaction has made of that. A read that comes straight from the client was asked for before
 // its transaction got a coordinator, so it sees none of the changes, even if they overtake it.
-func (b *Block) readCommitted(f *fragment, flags uint8, q *request, client signal.Addr, ref, tx uint32, coordinated bool) uint32 {
+func (b *Block) readCommitted(f *fragment, flags uint8, q *request, tc, client signal.Addr, ref, tx uint32) uint32 {
 	r, _ := f.rows.Find(rowhash.Hash(q.key, q.keyLen), q.key, q.keyLen)
 	if r == nil {
 		return codeNoRow
@@ -143,10 +143,7 @@ func (b *Block) readCommitted(f *fragment, flags uint8, q *request, client signa
 	v := committed(f, r)
 	own := false
 	if r.Lock != 0 {
-		o := operation{} // of nobody
-		if coordinated {
-			o.client, o.tx = client, tx
-		}
+		o := operation{tc: tc, client: client, tx: tx}
 		w := b.version(f, r, &o)
 		if !w.exists {
 			return codeNoRow
@@ -191,7 +188,7 @@ func (b *Block) onReadReq(r *signal.KeyReq) {
 		}
 	}
 	if code == 0 {
-		code = b.readCommitted(f, r.Flags, &q, r.From, r.Ref, r.Tx, false)
+		code = b.readCommitted(f, r.Flags, &q, 0, r.From, r.Ref, r.Tx)
 	}
 	if code != 0 {
 		b.keyRef(r.From, r.Ref, r.Tx, code)

@@ -27,12 +27,13 @@ func (b *Block) grantable(r *store.RowHead, o *operation, resumed bool) bool {
 	own, others, exclusive, queue := false, false, false, false
 	for i := top(r); i != pool.None; {
 		x := b.ops.At(i)
-		switch {
-		case x.state == waiting:
+		if x.state == waiting { // and so do all behind it
 			queue = true
-		case x.same(o):
+			break
+		}
+		if x.same(o) {
 			own = true
-		default:
+		} else {
 			others = true
 			exclusive = exclusive || x.exclusive
 		}

@@ -32,7 +32,7 @@ type operation struct {
 	vref   store.VarRef   // pending variable part that is not the row's yet
 	due    int64          // waiting: when error 266 comes, ns
 	client signal.Addr
-	tx     uint32      // client and tx name the transaction
+	tx     uint32      // client, tx and tc name the transaction
 	ref    uint32      // the client's operation
 	seq    uint32      // one-shot: commit sequence
 	tc     signal.Addr // 0: one-shot
@@ -56,8 +56,11 @@ type operation struct {
 	write, exclusive, exists, imaged, newPart, applied, hidden, waited bool
 }
 
-// same tells whether two operations are of one transaction.
-func (o *operation) same(p *operation) bool { return o.client == p.client && o.tx == p.tx }
+// same tells whether two operations are of one transaction. A one-shot is a transaction by itself; and what counts of
+// the others is the coordinator too, so that a client which gives one number to two transactions shares no lock.
+func (o *operation) same(p *operation) bool {
+	return o == p || o.tc != 0 && o.tc == p.tc && o.client == p.client && o.tx == p.tx
+}
 
 func (o *operation) oneShot() bool { return o.tc == 0 }
 

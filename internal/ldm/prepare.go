@@ -60,7 +60,7 @@ func (b *Block) onPrepareReq(r *signal.PrepareReq) {
 		code = f.check(r.Op, r.Flags, &q)
 	}
 	if code == 0 && r.Op == signal.OpReadCommitted {
-		if code = b.readCommitted(f, r.Flags, &q, r.Client, r.Ref, r.Tx, true); code == 0 {
+		if code = b.readCommitted(f, r.Flags, &q, r.Tc, r.Client, r.Ref, r.Tx); code == 0 {
 			c := kernel.Send[signal.PrepareConf](b.env, r.Tc, b.self, signal.NumPrepareConf)
 			c.TcRef, c.First, c.Tail = r.TcRef, signal.NoRef, signal.NoRef
 			return
