@@ -30,6 +30,26 @@ func TestHelpListsEveryToolUnderBothNames(t *testing.T) {
 	}
 }
 
+func TestBenchNamesItsBenchmarks(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		status int
+		text   string
+	}{
+		{"bench --help", 0, "  matrix "},
+		{"bench", exitUsage, "no benchmark is named"},
+		{"bench nonsense", exitUsage, `there is no benchmark "nonsense"`},
+		{"bench matrix --list", 0, "batched "},
+		{"bench matrix --help", 0, "Usage: cohort bench matrix [options]"},
+		{"bench failover", 1, "cohort bench failover: not supported yet"},
+	} {
+		status, out, err := call(append([]string{"cohort"}, strings.Fields(c.args)...)...)
+		if status != c.status || !strings.Contains(out+err, c.text) {
+			t.Errorf("%s: status %d, %q %q", c.args, status, out, err)
+		}
+	}
+}
+
 func TestToolNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{"help": true, "version": true}
 	for _, tool := range tools {

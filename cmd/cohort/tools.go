@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/cohortdb/cohort/internal/bench/flexasynch"
+	"github.com/cohortdb/cohort/internal/bench/matrix"
 	"github.com/cohortdb/cohort/internal/configtool"
 	"github.com/cohortdb/cohort/internal/mgm"
 	"github.com/cohortdb/cohort/internal/noded"
@@ -37,8 +38,7 @@ var tools = []tool{
 	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},
 	{"flexasynch", "flexAsynch", "the benchmark of the record API: inserts, reads, updates, deletes", flexAsynch},
 	{"sim", "", "simulates a cluster and its clients on virtual time, from a seed, and checks what they were told", simulate},
-	{"bench", "", "benchmarks that are not programs of NDB's: restart, failover",
-		later("both measure what comes with recovery and takeover; for operations per second there is flexAsynch")},
+	{"bench", "", "benchmarks that are not programs of NDB's; 'cohort bench --help' lists them", bench},
 	{"select-all", "ndb_select_all", "prints the rows of a table",
 		later("it comes with table scans")},
 	{"select-count", "ndb_select_count", "counts the rows of a table",
@@ -58,6 +58,39 @@ func flexAsynch(_ string, args []string, _ io.Reader, stdout, stderr io.Writer) 
 // simulate is sim.Main as an entry; it is called cohort sim only.
 func simulate(_ string, args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	return sim.Main(args, stdout, stderr)
+}
+
+// benches are the programs of cohort bench.
+var benches = []tool{
+	{"matrix", "", "flexAsynch against clusters of several shapes, beside NDB's figures", matrix.Main},
+	{"restart", "", "how long restarts take", later("it comes with recovery")},
+	{"failover", "", "what clients notice of a lost node", later("it comes with takeover")},
+}
+
+// bench is cohort bench NAME.
+func bench(name string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 {
+		for _, b := range benches {
+			if b.command == args[0] {
+				return b.run(name+" "+b.command, args[1:], stdin, stdout, stderr)
+			}
+		}
+	}
+	out, status := stderr, exitUsage
+	switch {
+	case len(args) == 0:
+		fmt.Fprintf(out, "%s: no benchmark is named: give one of these\n\n", name)
+	case args[0] == "--help" || args[0] == "-?":
+		out, status = stdout, 0
+	default:
+		fmt.Fprintf(out, "%s: there is no benchmark %q: give one of these\n\n", name, args[0])
+	}
+	fmt.Fprintf(out, "Usage: %s NAME [options]\n\n", name)
+	for _, b := range benches {
+		fmt.Fprintf(out, "  %-10s%s\n", b.command, b.help)
+	}
+	fmt.Fprint(out, "\nExamples:\n  cohort bench matrix\n  cohort bench matrix --help\n")
+	return status
 }
 
 // later answers for a tool whose capability the cluster does not have.
