@@ -61,7 +61,7 @@ func TestTree(t *testing.T) {
 		found, err := Links(tree.Root)
 		report(t, found, err)
 	})
-	t.Run("the map names every package", func(t *testing.T) {
+	t.Run("the map has every package in its layer", func(t *testing.T) {
 		found, err := tree.Map("ARCHITECTURE.md")
 		report(t, found, err)
 	})
@@ -125,6 +125,19 @@ func selfTests(t *testing.T, tree *Tree) {
 		links, err := Links(dir)
 		if err != nil || len(links) != 1 || !strings.Contains(links[0].What, "there.md") {
 			t.Errorf("links: %v, %v", links, err)
+		}
+	})
+	t.Run("map", func(t *testing.T) {
+		text := "| layer | package | purpose |\n| --- | --- | --- |\n| 0 | `internal/signal` | a |\n| 3 | `internal/kernel` | b |\n" +
+			"| – | `internal/pool` | c |\n| 2 | `internal/nowhere` | d |\n| 1 | `config` | e |\n| 1 | `config` | e |\n"
+		var got []string
+		for _, f := range compareMap("A.md", text, []string{"config", "internal/signal", "internal/kernel", "internal/pool", "internal/store"}) {
+			got = append(got, f.What)
+		}
+		want := []string{"two rows for `config`", "`internal/kernel` is in layer 3, not 2", "no row for `internal/store`, of layer 1",
+			"a row for `internal/nowhere`, which does not exist"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q", got)
 		}
 	})
 	t.Run("layers", func(t *testing.T) {

@@ -17,6 +17,9 @@ const support = -1
 // firstLayerOfTheWorld is the lowest layer that may touch threads, sockets, files and clocks.
 const firstLayerOfTheWorld = 5
 
+// layerOfChecks has what stands beside the house: tests with real processes, and these checks.
+const layerOfChecks = 9
+
 // layers is the design's table. Imports go downward only, never sideways; a package that is missing here
 // fails the test. What stands below firstLayerOfTheWorld is pure.
 var layers = map[string]place{
@@ -75,8 +78,8 @@ var layers = map[string]place{
 
 	"cmd/cohort": {layer: 8},
 
-	"internal/archtest": {layer: 9},
-	"internal/e2e":      {layer: 9},
+	"internal/archtest": {layer: layerOfChecks},
+	"internal/e2e":      {layer: layerOfChecks},
 }
 
 // sideways are the imports inside one layer that the design allows, each with its reason.

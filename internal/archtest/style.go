@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"go/ast"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -226,18 +228,55 @@ func walkTexts(root string, visit func(below, text string, line int)) error {
 	})
 }
 
-// Map checks that the architecture document names every package.
+// mapRow is a row of the architecture document's table: layer, package, purpose.
+var mapRow = regexp.MustCompile("(?m)^\\| (\\S+) \\| `([^`]+)` \\| .+ \\|$")
+
+// Map checks that the architecture document's table has every package in its layer, and nothing else.
 func (t *Tree) Map(document string) ([]Finding, error) {
 	text, err := os.ReadFile(filepath.Join(t.Root, document))
 	if err != nil {
 		return nil, err
 	}
-	var found []Finding
+	var paths []string
 	for _, p := range t.Packages {
-		if !strings.Contains(string(text), "`"+p.Path()+"`") {
-			found = append(found, Finding{document, "map", "no word of package `" + p.Path() + "`",
-				"the document is the map of the house: every package stands in it, in its layer, with its purpose"})
-		}
+		paths = append(paths, p.Path())
 	}
-	return found, nil
+	return compareMap(document, string(text), paths), nil
+}
+
+func compareMap(document, text string, packages []string) []Finding {
+	var found []Finding
+	complain := func(what string) {
+		found = append(found, Finding{document, "map", what,
+			"the document is the map of the house: its table has every package, in its layer, with its purpose"})
+	}
+	rows := map[string]string{}
+	for _, row := range mapRow.FindAllStringSubmatch(text, -1) {
+		if rows[row[2]] != "" {
+			complain("two rows for `" + row[2] + "`")
+		}
+		rows[row[2]] = row[1]
+	}
+	for _, path := range packages {
+		where, ok := layers[path]
+		if !ok {
+			continue // the check of layers complains
+		}
+		layer := strconv.Itoa(where.layer)
+		if where.layer == support || where.layer == layerOfChecks {
+			layer = "–"
+		}
+		switch rows[path] {
+		case layer:
+		case "":
+			complain("no row for `" + path + "`, of layer " + layer)
+		default:
+			complain("`" + path + "` is in layer " + rows[path] + ", not " + layer)
+		}
+		delete(rows, path)
+	}
+	for _, path := range slices.Sorted(maps.Keys(rows)) {
+		complain("a row for `" + path + "`, which does not exist")
+	}
+	return found
 }

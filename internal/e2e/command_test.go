@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"debug/elf"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,24 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
+
+func TestOneStaticBinaryAndItsLinks(t *testing.T) {
+	binary, err := elf.Open(filepath.Join(Bin(t), "cohort"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer binary.Close()
+	if libraries, err := binary.ImportedLibraries(); err != nil || len(libraries) > 0 {
+		t.Errorf("it needs %v, %v", libraries, err)
+	}
+	for _, name := range strings.Fields(`ndb_mgmd ndb_mgm ndbd ndbmtd flexAsynch ndb_waiter ndb_desc ndb_show_tables ndb_select_all
+		ndb_select_count ndb_delete_all ndb_drop_table ndb_restore ndb_config`) {
+		target, err := os.Readlink(filepath.Join(Bin(t), name))
+		if err != nil || target != "cohort" {
+			t.Errorf("%s leads to %q, %v", name, target, err)
+		}
+	}
+}
 
 func TestEveryToolHasHelpOrSaysWhatIsMissing(t *testing.T) {
 	links, err := filepath.Glob(filepath.Join(Bin(t), "*"))
