@@ -74,21 +74,25 @@ type fakeSocket struct {
 
 // newFake starts n nodes with as many sockets each.
 func newFake(t testing.TB, n, sockets int) *fakeCluster {
-	c := &fakeCluster{t: t, tables: map[string]*fakeTable{}, acks: map[signal.Addr]uint32{}, closes: map[signal.Addr]int{},
-		open: map[[2]uint32]*fakeTx{}, gci: 1}
 	var text strings.Builder
 	text.WriteString("[ndbd default]\nNoOfReplicas=1\n")
 	for range n {
 		text.WriteString("[ndbd]\nHostName=127.0.0.1\n")
 	}
-	text.WriteString("[ndb_mgmd]\nHostName=127.0.0.1\n[api]\n[api]\n[api]\n[api]\n")
+	text.WriteString("[ndb_mgmd]\nHostName=127.0.0.1\n[api]\n[api]\n")
 	conf, _, err := config.Parse([]byte(text.String()), config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.conf = conf
-	for i := range n {
-		f := &fakeNode{c: c, id: uint8(conf.DataNodes()[i].ID), sockets: sockets, live: map[net.Conn]bool{}}
+	return newFakeOf(t, conf, sockets)
+}
+
+// newFakeOf starts the data nodes of a configuration.
+func newFakeOf(t testing.TB, conf *config.Config, sockets int) *fakeCluster {
+	c := &fakeCluster{t: t, tables: map[string]*fakeTable{}, acks: map[signal.Addr]uint32{}, closes: map[signal.Addr]int{},
+		open: map[[2]uint32]*fakeTx{}, gci: 1, conf: conf}
+	for _, n := range conf.DataNodes() {
+		f := &fakeNode{c: c, id: uint8(n.ID), sockets: sockets, live: map[net.Conn]bool{}}
 		f.secret.Store(1)
 		f.state.Store(signal.StateStarted)
 		f.listen("127.0.0.1:0")
