@@ -200,6 +200,7 @@ func (t *Tx) Release() {
 	case Executing, Committing, RollingBack:
 		s.busy--
 		s.hear(t.seq)
+		t.letGo()
 	}
 	s.release(t)
 }

@@ -185,7 +185,7 @@ func (s *Session) onIgnored(r *signal.KeyRef) {
 func (s *Session) onTxConf(r *signal.TxConf) {
 	t := s.find(r.Tx)
 	if t == nil || t.state == Ended {
-		if r.Committed == 0 && r.From.Block() == signal.BlockTC { // given up here while it ran there: it must not keep its locks
+		if r.Committed == 0 && r.From.Block() == signal.BlockTC { // whatever became of it here: it must not keep its locks
 			s.Settle()
 			q := kernel.Send[signal.TxReq](s.env, r.From, s.self, signal.NumTxReq)
 			q.Tx, q.Action, q.Seq, q.Ack = r.Tx, signal.TxRollback, 0, s.ack

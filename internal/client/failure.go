@@ -128,7 +128,17 @@ func (s *Session) giveUp(t *Tx, code, unknown int) {
 	}
 	s.hear(t.seq) // nobody will ask for it
 	t.forgetReads(e)
+	t.letGo()
 	s.over(t, Ended)
+}
+
+// letGo rolls back a batch that nobody waits for any more. It does not wait for the coordinator's answer to the batch:
+// that may have come already, and until it comes others would wait for the rows.
+func (t *Tx) letGo() {
+	if t.state == Executing && t.started && !t.s.closed {
+		t.request(signal.TxRollback)
+		t.started = false
+	}
 }
 
 // expire gives up transactions whose answers have not come in time.
@@ -154,7 +164,7 @@ func (s *Session) expire() {
 }
 
 // GiveUp ends a transaction for which something is awaited, because the caller does not want to wait any longer: with
-// 4012, the outcome of its commit unknown. Done is called. What it left at data nodes is rolled back when they answer.
+// 4012, the outcome of its commit unknown. Done is called. A batch that it left at data nodes is rolled back.
 func (t *Tx) GiveUp() {
 	if t.Busy() {
 		t.s.giveUp(t, ndberror.NoAnswer, ndberror.NoAnswer)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"testing"
 	"unsafe"
 
@@ -152,7 +153,10 @@ func TestAnswersThatDoNotCome(t *testing.T) {
 	g.env.SetNow(6000)
 	g.s.Tick()
 	g.over(tx, ndberror.NoAnswer)
-	// It runs on there: when it says so, it must be rolled back, now and after its record has another owner.
+	if x := txReq(g.one(signal.NumTxReq)); x.Action != signal.TxRollback || x.Tx != q.Tx || x.To != q.To {
+		t.Error(signal.Format(&x.Head))
+	}
+	// If it runs on there: when it says so, it must be rolled back, now and after its record has another owner.
 	g.txConf(q.To, q.Tx, 0)
 	if x := txReq(g.one(signal.NumTxReq)); x.Action != signal.TxRollback || x.Tx != q.Tx || x.To != q.To {
 		t.Error(signal.Format(&x.Head))
@@ -195,6 +199,39 @@ func TestGiveUp(t *testing.T) {
 		t.Error("a row came after its transaction was given up")
 	}
 	g.atRest(tx)
+}
+
+// A transaction that is given up, or released, while it waits for rows is rolled back at once: the coordinator may have
+// answered its batch already and would keep the locks for ever.
+func TestGiveUpLetsGo(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		for name, end := range map[string]func(*Tx){"GiveUp": (*Tx).GiveUp, "Release": (*Tx).Release} {
+			t.Run(fmt.Sprint(name, " answered ", answered), func(t *testing.T) {
+				g := newRig(t, even)
+				r := row{a: 1}
+				tx := g.begin()
+				g.row.Read(tx, ptr(&r), signal.OpReadExclusive)
+				tx.Execute()
+				q := g.one(signal.NumKeyReq)
+				if answered { // the row is still on its way
+					g.txConf(q.To, q.Tx, 0)
+				}
+				g.nothingOver()
+				end(tx)
+				if x := txReq(g.one(signal.NumTxReq)); x.Action != signal.TxRollback || x.Tx != q.Tx || x.To != q.To {
+					t.Error(signal.Format(&x.Head))
+				}
+				if name == "GiveUp" {
+					g.over(tx, ndberror.NoAnswer)
+				}
+				g.txRef(q.To, q.Tx, 0, signal.NoRef)
+				g.nothingOver()
+				if g.atRest(tx); len(g.sent()) != 0 {
+					t.Error("it is rolled back twice")
+				}
+			})
+		}
+	}
 }
 
 func TestAnswersThatDoNotFit(t *testing.T) {

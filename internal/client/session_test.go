@@ -395,8 +395,11 @@ func TestAnOpenRequestMovesToTheCoordinatorsSocket(t *testing.T) {
 			}
 		}
 		tc := tx.tc
-		tx.Release()
-		g.txConf(tc, tx.num, 0) // it was released before its answer came
+		tx.Release() // before its answer came
+		if x := txReq(g.one(signal.NumTxReq)); x.Action != signal.TxRollback {
+			t.Fatal(signal.Format(&x.Head))
+		}
+		g.txConf(tc, tx.num, 0)
 		if x := txReq(g.one(signal.NumTxReq)); x.Action != signal.TxRollback {
 			t.Fatal(signal.Format(&x.Head))
 		}

@@ -176,11 +176,13 @@ func (b *Block) txRef(client signal.Addr, num, code, ref uint32) {
 
 func (b *Block) onTxReq(r *signal.TxReq) {
 	i, t := b.find(r.From, r.Tx)
-	if t == nil || t.state != active || t.want != wantNothing {
-		if t == nil && r.Action == signal.TxRollback {
-			b.txRef(r.From, r.Tx, 0, signal.NoRef) // nothing to roll back is rolled back
-			return
-		}
+	switch {
+	case t == nil && r.Action == signal.TxRollback:
+		b.txRef(r.From, r.Tx, 0, signal.NoRef) // nothing to roll back is rolled back
+		return
+	case t != nil && r.Action == signal.TxRollback && (t.state == active || t.state == held):
+		// Whatever the client waited for: it does not want to any more.
+	case t == nil || t.state != active || t.want != wantNothing:
 		b.Stale++
 		return
 	}
