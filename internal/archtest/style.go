@@ -177,7 +177,7 @@ var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
 func Links(root string) ([]Finding, error) {
 	var found []Finding
 	err := walkTexts(root, func(below, text string, line int) {
-		if filepath.Ext(below) != ".md" {
+		if filepath.Ext(below) != ".md" || strings.HasPrefix(text, "    ") { // code: an index and a call look like a link
 			return
 		}
 		for _, link := range markdownLink.FindAllStringSubmatch(text, -1) {
