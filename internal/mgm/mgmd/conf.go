@@ -10,6 +10,7 @@ import (
 	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/mgm/wire"
+	"github.com/cohortdb/cohort/internal/version"
 )
 
 // setConfig puts a configuration to use: from here on nodes get this one. What is known of nodes that stay is kept. The
@@ -38,6 +39,10 @@ func NewName() string { return fmt.Sprintf("cohort-%08x", rand.Uint32()) }
 func (s *Server) getConfig(_ context.Context, _ *session, r *wire.Request) answer {
 	const header = "get config reply"
 	node, from := num(r, "node", 0), num(r, "from_node", 0)
+	if v := num(r, "version", 0); !version.Compatible(v, version.Number) {
+		return bad(header, fmt.Sprintf("Incompatible versions: the management server has %s and asked was for %s; use the same version",
+			version.Text(version.Number), version.Text(v)))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if node > 255 || node != 0 && s.nodes[node] == nil {
@@ -90,8 +95,8 @@ func (s *Server) putConfig(_ context.Context, _ *session, r *wire.Request) answe
 	if err != nil {
 		return bad(header, err.Error())
 	}
-	if err := s.change(c); err != nil {
-		return bad(header, err.Error())
+	if why := s.change(c); why != "" {
+		return bad(header, why)
 	}
 	return reply(wire.Begin(header).Field("result", "Ok"))
 }
@@ -102,6 +107,9 @@ func (s *Server) reloadConfig(_ context.Context, _ *session, r *wire.Request) an
 	if s.opts.Read == nil {
 		return bad(header, "This server was started without a configuration file; start it again with -f FILE --reload")
 	}
+	if flag(r, "force") {
+		return bad(header, "Forcing a configuration on running nodes is not supported yet; leave force out")
+	}
 	file, _ := r.Fields.Get("config_filename")
 	c, warnings, err := s.opts.Read(file, flag(r, "mycnf"))
 	if err != nil {
@@ -110,15 +118,15 @@ func (s *Server) reloadConfig(_ context.Context, _ *session, r *wire.Request) an
 	for _, w := range warnings {
 		s.note(event.Warning, "%s", w)
 	}
-	if err := s.change(c); err != nil {
-		return bad(header, err.Error())
+	if why := s.change(c); why != "" {
+		return bad(header, why)
 	}
 	return reply(wire.Begin(header).Field("result", "Ok"))
 }
 
-// change takes a new configuration: stored first, then used. Running nodes keep what they have until they start anew,
-// so a change that would take a running node's place away is refused.
-func (s *Server) change(c *config.Config) error {
+// change takes a new configuration, stored first, then used, or says why not. Running nodes keep what they have until
+// they start anew, so a change that would take a running node's place away is refused.
+func (s *Server) change(c *config.Config) (why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.Name == "" {
@@ -127,33 +135,33 @@ func (s *Server) change(c *config.Config) error {
 	changes := config.Diff(s.conf, c)
 	if len(changes) == 0 {
 		s.note(event.Note, "The configuration has not changed")
-		return nil
+		return ""
 	}
 	if c.Name != s.conf.Name {
-		return fmt.Errorf("The name of a cluster (%s) cannot be changed while nodes may run; start the management server with --initial", s.conf.Name)
+		return fmt.Sprintf("The name of a cluster (%s) cannot be changed while nodes may run; start the management server with --initial", s.conf.Name)
 	}
 	for id, n := range s.nodes {
 		if n == nil || n.holder == nil && n.link == nil && id != int(s.own) {
 			continue
 		}
 		if conf := c.Node(id); conf == nil || conf.Type != n.conf.Type {
-			return fmt.Errorf("Node %d runs and has no place in the new configuration; stop it first", id)
+			return fmt.Sprintf("Node %d runs and has no place in the new configuration; stop it first", id)
 		}
 	}
 	c.Generation = s.conf.Generation + 1
 	if s.opts.Store != nil {
 		if err := Store(s.opts.Store, c, false); err != nil {
-			return err
+			return err.Error()
 		}
 	}
 	if err := s.setConfig(c); err != nil {
-		return err
+		return err.Error()
 	}
 	for _, change := range changes {
 		s.report(event.New(s.own, event.ConfigChanged, c.Generation).WithText(change.String()))
 	}
 	s.signalChange()
-	return nil
+	return ""
 }
 
 // showConfig prints parameters: of a section, of a node, of a name, or all.

@@ -131,19 +131,7 @@ func (s *Server) readClaim(ss *session, r *wire.Request) (claim, *refusal) {
 
 // claim gives a session a node id, or says why not.
 func (s *Server) claim(ctx context.Context, ss *session, c claim) (uint8, *refusal) {
-	// Names are resolved before the lock is taken: that may take seconds.
-	s.mu.Lock()
-	hosts := map[string]hostMatch{}
-	for _, n := range s.nodes {
-		if n != nil && n.conf.Type == c.typ {
-			hosts[n.conf.HostName] = noMatch
-		}
-	}
-	s.mu.Unlock()
-	for host := range hosts {
-		hosts[host] = matchHost(ctx, host, c.peer)
-	}
-
+	hosts := s.matchHosts(ctx, c) // before the lock is taken: a name server may need seconds
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var n *node
@@ -170,6 +158,31 @@ func (s *Server) claim(ctx context.Context, ss *session, c claim) (uint8, *refus
 	s.report(event.New(s.own, event.NodeIdAllocated, uint32(n.conf.ID)).WithText(fmt.Sprintf("%s at %s", typeName(n.conf.Type), c.peer)))
 	s.signalChange()
 	return ss.held, nil
+}
+
+// matchHosts compares the claim's address with the hosts of all nodes that it might get, at the same time.
+func (s *Server) matchHosts(ctx context.Context, c claim) map[string]hostMatch {
+	s.mu.Lock()
+	hosts := map[string]hostMatch{}
+	for id, n := range s.nodes {
+		if n != nil && n.conf.Type == c.typ && (c.id == 0 || int(c.id) == id) {
+			hosts[n.conf.HostName] = noMatch
+		}
+	}
+	s.mu.Unlock()
+	type result struct {
+		host  string
+		match hostMatch
+	}
+	results := make(chan result, len(hosts))
+	for host := range hosts {
+		go func() { results <- result{host, matchHost(ctx, host, c.peer)} }()
+	}
+	for range len(hosts) {
+		r := <-results
+		hosts[r.host] = r.match
+	}
+	return hosts
 }
 
 // wantedNode finds the node that a claim names. The caller holds mu.

@@ -170,12 +170,15 @@ func (ss *session) explain(err error) string {
 	case errors.As(err, &malformed):
 		return malformed.Reason
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return "it said nothing for too long"
+		return idleReason
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		return ""
 	}
 	return err.Error()
 }
+
+// idleReason is why a session ends that is of no use to anybody; it is no fault.
+const idleReason = "it said nothing for too long"
 
 // end forgets a session, frees what it held, and logs the reason if there is one.
 func (s *Server) end(ss *session, reason string) {
@@ -183,7 +186,11 @@ func (s *Server) end(ss *session, reason string) {
 	delete(s.sessions, ss.id)
 	s.releaseHolder(ss)
 	s.mu.Unlock()
-	if reason == "" {
+	switch reason {
+	case "":
+		return
+	case idleReason:
+		s.note(event.Note, "Connection from %s closed: %s", ss.peer, reason)
 		return
 	}
 	s.note(event.Warning, "Connection from %s closed: %s", ss.peer, reason)

@@ -115,25 +115,3 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
-
-// FuzzReply does the same for the client's side.
-func FuzzReply(f *testing.F) {
-	f.Add([]byte("node status\nnodes: 1\nnode.1.type: NDB\n\n"))
-	f.Add([]byte("result: Unknown command, 'x'\n\n"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		r := NewReader(strings.NewReader(string(in)), Limits{LineBytes: 100, Lines: 5, BodyBytes: 50})
-		for {
-			rep, err := r.Reply()
-			if err != nil {
-				var wireError *Error
-				if err != io.EOF && !errors.As(err, &wireError) {
-					t.Fatalf("error of another kind: %v", err)
-				}
-				return
-			}
-			if rep.Header == "" && len(rep.Fields) == 0 {
-				t.Fatal("an empty reply")
-			}
-		}
-	})
-}
