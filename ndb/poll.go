@@ -64,6 +64,9 @@ func (c *Conn) add(l *link) {
 	l.mu.Lock()
 	if !l.closed {
 		e := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(l.slot)}
+		if l.blocked { // by what sessions have sent since the link was made known
+			e.Events |= syscall.EPOLLOUT
+		}
 		_ = syscall.EpollCtl(c.epoll, syscall.EPOLL_CTL_ADD, l.fd, &e)
 	}
 	l.mu.Unlock()
@@ -110,6 +113,9 @@ func (p *poller) kick() {
 // wait waits for sockets and executes what came: self's signals at once (self is the session whose goroutine this is,
 // nil for none), others' by their inboxes. The caller holds the token. ms < 0 waits for ever.
 func (c *Conn) wait(self *Session, ms int) {
+	if c.state.Load().closed { // since the caller looked: the descriptors may be another's by now
+		return
+	}
 	c.closeLate()
 	if ms != 0 {
 		c.inside.Add(1)
