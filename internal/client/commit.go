@@ -4,7 +4,8 @@ package client
 // Done is called).
 //
 // A batch in which committed reads went to their ldms before the transaction needed a coordinator is committed in
-// two steps: execute, and commit when those reads have come, since one that fails must be able to stop the commit.
+// two steps: execute, and commit when those reads have come. One that fails must be able to stop the commit; and one
+// that comes late must not see what was written after it.
 
 import (
 	"github.com/cohortdb/cohort/internal/kernel"
@@ -96,7 +97,7 @@ func (t *Tx) Commit() bool {
 		t.start(Committing)
 		return true
 	}
-	if t.unsure > 0 {
+	if t.straight > 0 {
 		t.endBatch(signal.FlagExecute, signal.TxExecute)
 		t.awaits |= awaitsCommit
 		t.start(Executing)
@@ -161,7 +162,7 @@ func (t *Tx) Rollback() bool {
 
 // forgetReads lets rows that are still on their way find nobody.
 func (t *Tx) forgetReads(e *ndberror.Error) {
-	t.unsure = 0
+	t.straight = 0
 	if t.reads == 0 {
 		return
 	}

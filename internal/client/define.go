@@ -76,7 +76,7 @@ func (t *Tx) define(f *Format, row unsafe.Pointer, kind uint8) *Op {
 	case direct && read:
 		num, to = signal.NumReadReq, primary
 		t.reads++
-		t.unsure++
+		t.straight++
 		o.state = opSent
 	case direct:
 		num, to = signal.NumWriteReq, primary
@@ -237,9 +237,7 @@ func (s *Session) redirect(o *Op) {
 	r.Flags |= start
 	if o.kind == signal.OpReadCommitted {
 		t.reads--
-		if o.flags&signal.FlagIgnoreError == 0 {
-			t.unsure--
-		}
+		t.straight--
 	}
 	o.direct = false
 	t.coordinated(o)
@@ -260,8 +258,8 @@ func (s *Session) dropOpen() {
 func (o *Op) neverSent() {
 	if o.state == opSent {
 		o.tx.reads--
-		if o.direct && o.flags&signal.FlagIgnoreError == 0 {
-			o.tx.unsure--
+		if o.direct {
+			o.tx.straight--
 		}
 	}
 	o.state = opDone

@@ -77,8 +77,8 @@ func (s *Session) onReadConf(r *signal.ReadConf) {
 // rowCame counts a read that has its row or its error.
 func (s *Session) rowCame(t *Tx, o *Op) {
 	t.reads--
-	if o.direct && o.flags&signal.FlagIgnoreError == 0 {
-		t.unsure--
+	if o.direct {
+		t.straight--
 	}
 	if t.reads == 0 && t.awaits&^awaitsCommit == 0 && t.state != Defining {
 		s.advance(t)

@@ -146,7 +146,7 @@ func (s *Session) Begin(o TxOptions) *Tx {
 	t.state, t.err, t.gci, t.seq = Defining, nil, [2]uint32{}, 0
 	t.head, t.tail, t.next = nil, nil, nil
 	t.tc, t.started, t.node, t.writes, t.batch = 0, false, 0, false, false
-	t.reads, t.unsure, t.awaits = 0, 0, 0
+	t.reads, t.straight, t.awaits = 0, 0, 0
 	t.opts = o
 	return t
 }

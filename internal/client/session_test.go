@@ -268,13 +268,16 @@ func TestAReadBecomesACoordinatorsWhenAWriteFollows(t *testing.T) {
 }
 
 // Two reads have gone to their ldms when a write makes the transaction need a coordinator: the commit must wait for the
-// reads, because one that fails must stop it.
+// reads, because one that fails must stop it, and because one whose failure is ignored must not see the write either.
 func TestDirectReadsAreAwaitedBeforeTheCommit(t *testing.T) {
-	for _, fails := range []bool{false, true} {
+	for i := range 4 {
+		fails, ignored := i%2 == 1, i >= 2
 		g := newRig(t, even)
 		a, b, c := row{a: 1}, row{a: 2}, row{a: 3}
 		tx := g.begin()
-		g.row.Read(tx, ptr(&a), signal.OpReadCommitted)
+		if o := g.row.Read(tx, ptr(&a), signal.OpReadCommitted); ignored {
+			o.IgnoreError()
+		}
 		g.row.Read(tx, ptr(&b), signal.OpReadCommitted)
 		g.row.Update(tx, ptr(&c))
 		tx.Commit()
@@ -303,7 +306,7 @@ func TestDirectReadsAreAwaitedBeforeTheCommit(t *testing.T) {
 			g.readConf(direct, 1, 2)
 		}
 		all := g.sent()
-		if fails {
+		if fails && !ignored {
 			x := txReq(key(all[0]))
 			if len(all) != 1 || x.Action != signal.TxRollback {
 				t.Fatal(signal.Format(&x.Head))

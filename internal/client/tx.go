@@ -42,7 +42,7 @@ type Tx struct {
 	index      uint32
 	tc         signal.Addr // the coordinator, 0 while there is none
 	reads      uint32      // rows that are awaited
-	unsure     uint32      // of these: asked for directly, and their failure fails the transaction
+	straight   uint32      // of these: asked for directly
 	seq        uint32      // of its commit, once that is sent and writes something
 	gci        [2]uint32
 	node       uint8 // where its first operation went
@@ -146,15 +146,11 @@ func (o *Op) flag(f uint8) {
 		return
 	}
 	s := t.s
-	direct := o.direct && o.state == opSent // a read that goes straight to its ldm
-	if direct && t.state == Defining && f == signal.FlagIgnoreError && o.flags&f == 0 {
-		t.unsure--
-	}
 	switch {
 	case s.open == o:
 		o.flags |= f
 		s.openReq().Flags |= f
-	case direct && t.state == Defining:
+	case o.direct && o.state == opSent && t.state == Defining:
 		o.flags |= f
 	default:
 		t.fail(ndberror.Get(ndberror.TooLate))
