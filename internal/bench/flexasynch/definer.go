@@ -23,13 +23,13 @@ type definers struct {
 	placers   []placer // by definer
 }
 
-func newDefiners(ctx context.Context, s *settings, c cluster, tables []string, stage *atomic.Int32) (driver, error) {
-	d := &definers{s: s, stage: stage, nodes: c.nodes(), groups: min(s.threads, len(c.nodes()))}
+func newDefiners(ctx context.Context, s *settings, c cluster, tables []string, shared *control) (driver, error) {
+	d := &definers{s: s, stage: &shared.stage, nodes: c.nodes(), groups: min(s.threads, len(c.nodes()))}
 	for i, node := range d.nodes {
 		d.group[node] = uint8(i % d.groups)
 	}
 	var err error
-	if d.executors, err = openThreads(ctx, s, c, tables, stage); err != nil {
+	if d.executors, err = openThreads(ctx, s, c, tables, shared); err != nil {
 		return nil, err
 	}
 	for range s.definerCount {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 )
 
 // work is what a phase asks of the driver.
@@ -30,10 +29,10 @@ type threads struct {
 	sequences []*sequence
 }
 
-func newThreads(ctx context.Context, s *settings, c cluster, tables []string, stage *atomic.Int32) (driver, error) {
+func newThreads(ctx context.Context, s *settings, c cluster, tables []string, shared *control) (driver, error) {
 	d := &threads{s: s}
 	var err error
-	if d.threads, err = openThreads(ctx, s, c, tables, stage); err != nil {
+	if d.threads, err = openThreads(ctx, s, c, tables, shared); err != nil {
 		return nil, err
 	}
 	for i := range s.threads {
@@ -48,10 +47,10 @@ func newThreads(ctx context.Context, s *settings, c cluster, tables []string, st
 }
 
 // openThreads makes -t threads, thread i with a lane on connection i mod con.
-func openThreads(ctx context.Context, s *settings, c cluster, tables []string, stage *atomic.Int32) ([]*thread, error) {
+func openThreads(ctx context.Context, s *settings, c cluster, tables []string, shared *control) ([]*thread, error) {
 	var all []*thread
 	for i := range s.threads {
-		t, err := newThread(s.laneOptions(), stage, func(o laneOptions) (lane, error) {
+		t, err := newThread(s.laneOptions(), shared, func(o laneOptions) (lane, error) {
 			return c.newLane(ctx, i%s.connections, o, tables)
 		})
 		if err != nil {

@@ -64,6 +64,9 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer,
 		note("no CPU figures of the data nodes: %s", why)
 	}
 	r := &run{s: s, out: stdout, note: note, connect: connect, wait: wait, unique: uint32(time.Now().UnixMilli()), books: books}
+	if isTerminal(stderr) {
+		r.watched = stderr
+	}
 	err = r.do(ctx)
 	if err == nil || errors.Is(err, errFailed) || errors.Is(err, errInterrupted) {
 		if failed := r.report(append([]string{program}, args...)); failed != nil {

@@ -2,9 +2,12 @@ package flexasynch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
 	"github.com/cohortdb/cohort/ndb"
 )
 
@@ -34,11 +37,7 @@ func connect(ctx context.Context, s *settings, note func(format string, args ...
 		conn, err := ndb.Connect(ctx, s.connect, o)
 		if err != nil {
 			c.close()
-			err = fmt.Errorf("connection %d of %d: %w", i+1, s.connections, err)
-			if i > 0 {
-				err = fmt.Errorf("%w: every connection needs a free [api] or [mysqld] slot of the configuration: add some, or lower -con", err)
-			}
-			return nil, err
+			return nil, refused(i+1, s.connections, err)
 		}
 		c.conns = append(c.conns, conn)
 		if i == 0 {
@@ -54,6 +53,16 @@ func connect(ctx context.Context, s *settings, note func(format string, args ...
 		}
 	}
 	return c, nil
+}
+
+// refused says why a connection could not be had.
+func refused(i, n int, err error) error {
+	var refusal *mgmclient.Refusal
+	if errors.As(err, &refusal) && refusal.Code == mgmclient.CodeNodeID {
+		return fmt.Errorf("connection %d of %d: %s: every connection needs a free [api] or [mysqld] slot of the configuration: add some, or lower -con",
+			i, n, strings.TrimSuffix(refusal.Text, "."))
+	}
+	return fmt.Errorf("connection %d of %d: %w", i, n, err)
 }
 
 func (c *ndbCluster) nodes() []int { return c.ids }

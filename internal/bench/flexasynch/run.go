@@ -7,7 +7,6 @@ import (
 	"io"
 	"sort"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohortdb/cohort/ndb"
@@ -28,12 +27,13 @@ type run struct {
 	wait    func(ctx context.Context, d time.Duration) // for timed runs
 	unique  uint32                                     // for table names
 	books   accounting
+	watched io.Writer // a terminal that shows progress; nil: none
 
 	cluster cluster
 	driver  driver
-	stage   atomic.Int32
-	all     [kinds]figures
-	bad     bool // something failed for good
+	control
+	all [kinds]figures
+	bad bool // something failed for good
 }
 
 // do runs everything. When ctx ends, the phase under way is cut short.
@@ -110,7 +110,7 @@ func (r *run) phases(ctx context.Context, names []string) (err error) {
 	if s.definers {
 		makeDriver = newDefiners
 	}
-	if r.driver, err = makeDriver(ctx, s, r.cluster, names, &r.stage); err != nil {
+	if r.driver, err = makeDriver(ctx, s, r.cluster, names, &r.control); err != nil {
 		return err
 	}
 	defer r.driver.close()
@@ -178,13 +178,13 @@ func (r *run) loops(ctx context.Context) error {
 func (r *run) phase(ctx context.Context, w work) error {
 	res := result{kind: w.kind, operations: r.s.transactions() * int64(r.s.operations)}
 	nodes, own, began := r.books.nodes(), ownCPU(), time.Now()
-	sum, err := r.driver.run(w)
+	sum, err := r.drive(w, r.s.transactions())
 	ended := sum.ended[counting]
 	wrong := sum.wrong
 	for try := 1; try <= retries && err == nil && len(sum.failures) > 0 && ctx.Err() == nil; try++ {
 		fmt.Fprintf(r.out, "%s: %s; running these again, %d of %d\n", w.kind, codes(sum.codes), try, retries)
 		w.failed = byOwner(sum.failures)
-		sum, err = r.driver.run(w)
+		sum, err = r.drive(w, int64(len(sum.failures)))
 		ended += sum.ended[counting]
 		wrong += sum.wrong
 	}
@@ -205,6 +205,15 @@ func (r *run) phase(ctx context.Context, w work) error {
 		return fmt.Errorf("%s: every operation failed: %s: %w", w.kind, codes(sum.codes), errFailed)
 	}
 	return nil
+}
+
+// drive has the driver do its work, so many transactions.
+func (r *run) drive(w work, transactions int64) (tally, error) {
+	r.ended.Store(0)
+	if r.watched != nil {
+		defer watch(r.watched, w.kind.String(), &r.ended, transactions, time.After)()
+	}
+	return r.driver.run(w)
 }
 
 // complain says what failed for good.
@@ -284,13 +293,16 @@ func (r *run) timed(ctx context.Context, w work) error {
 		sum, err = r.driver.run(w)
 	}()
 	res := result{kind: w.kind}
+	fmt.Fprintf(r.out, "%s: warming up for %v\n", w.kind, r.s.warmup)
 	r.wait(running, r.s.warmup)
 	nodes, own, began := r.books.nodes(), ownCPU(), time.Now()
 	r.advance(ctx, counting)
+	fmt.Fprintf(r.out, "%s: executing for %v\n", w.kind, r.s.execution)
 	r.wait(running, r.s.execution)
 	r.advance(ctx, cooling)
 	res.elapsed = time.Since(began)
 	res.clientCPU, res.nodeCPU = ownCPU()-own, r.books.nodes()-nodes
+	fmt.Fprintf(r.out, "%s: cooling down for %v\n", w.kind, r.s.cooldown)
 	r.wait(running, r.s.cooldown)
 	r.stage.Store(stopped)
 	<-finished

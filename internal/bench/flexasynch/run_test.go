@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cohortdb/cohort/ndb"
 )
@@ -140,8 +141,7 @@ func TestSinglePhaseReadsTakeAnyGenerationThatIsWhole(t *testing.T) {
 		f := newFake(1)
 		f.spoil = func(*transaction, uint32) (uint32, bool) { return c.generation, c.whole }
 		f.tables["T"] = map[[2]uint32]uint32{{0, 0}: 1}
-		var stage atomic.Int32
-		th, err := newThread(laneOptions{parallel: 1, operations: 1}, &stage, func(o laneOptions) (lane, error) {
+		th, err := newThread(laneOptions{parallel: 1, operations: 1}, &control{}, func(o laneOptions) (lane, error) {
 			return f.newLane(context.Background(), 0, o, []string{"T"})
 		})
 		if err != nil {
@@ -245,9 +245,9 @@ func TestTheLoopAllocatesNothing(t *testing.T) {
 	s := defaults()
 	s.rounds, s.attributes = 1<<20, 2
 	f := newFake(1)
-	var stage atomic.Int32
-	stage.Store(counting)
-	th, err := newThread(s.laneOptions(), &stage, func(o laneOptions) (lane, error) { return &idleLane{o: o}, nil })
+	var shared control
+	shared.stage.Store(counting)
+	th, err := newThread(s.laneOptions(), &shared, func(o laneOptions) (lane, error) { return &idleLane{o: o}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,9 +281,9 @@ func BenchmarkThreadLoop(b *testing.B) {
 	s := defaults()
 	s.rounds, s.parallel = 1<<24, 128
 	f := newFake(1)
-	var stage atomic.Int32
-	stage.Store(counting)
-	th, err := newThread(s.laneOptions(), &stage, func(o laneOptions) (lane, error) { return &idleLane{o: o}, nil })
+	var shared control
+	shared.stage.Store(counting)
+	th, err := newThread(s.laneOptions(), &shared, func(o laneOptions) (lane, error) { return &idleLane{o: o}, nil })
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -293,4 +293,46 @@ func BenchmarkThreadLoop(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	th.run(&limited{from, b.N})
+}
+
+func TestProgressIsShownOfLongPhasesOnly(t *testing.T) {
+	if got, want := bar("read", 30, 120), "read [##########"+strings.Repeat(" ", 30)+"] 25 %"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := bar("read", 7, 0); got != "read ["+strings.Repeat(" ", 40)+"] 0 %" {
+		t.Errorf("%q", got)
+	}
+	if null, err := os.Open(os.DevNull); err != nil || isTerminal(null) || isTerminal(&strings.Builder{}) {
+		t.Error("neither is a terminal")
+	}
+	var done atomic.Int64
+	waits, ticks := make(chan time.Duration), make(chan time.Time)
+	after := func(d time.Duration) <-chan time.Time {
+		waits <- d
+		return ticks
+	}
+	var out strings.Builder
+	begin := func() (end func()) {
+		out.Reset()
+		ended := make(chan func())
+		go func() { ended <- watch(&out, "insert", &done, 10, after) }()
+		if d := <-waits; d != progressAfter {
+			t.Errorf("the first wait is %v", d)
+		}
+		return <-ended
+	}
+	begin()()
+	if out.Len() != 0 {
+		t.Errorf("a short phase shows %q", out.String())
+	}
+	end := begin()
+	done.Store(5)
+	ticks <- time.Time{}
+	if d := <-waits; d != progressEvery {
+		t.Errorf("a later wait is %v", d)
+	}
+	end()
+	if got, want := out.String(), "\r"+bar("insert", 5, 10)+"\r\x1b[K"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

@@ -19,6 +19,12 @@ const (
 	stages
 )
 
+// control is what a run and its threads share.
+type control struct {
+	stage atomic.Int32
+	ended atomic.Int64 // transactions of the phase
+}
+
 // patience is how long a poll waits before it looks whether the run was stopped.
 const patience = 200 * time.Millisecond
 
@@ -37,8 +43,9 @@ type source interface {
 
 // thread keeps transactions in flight on a lane of its own.
 type thread struct {
-	lane  lane
-	stage *atomic.Int32
+	lane     lane
+	stage    *atomic.Int32
+	progress *atomic.Int64 // transactions of all threads that have ended
 
 	slots    []transaction
 	free     []int32 // slots
@@ -60,8 +67,8 @@ type tally struct {
 }
 
 // newThread makes a thread; its lane comes from open, which is given the options completed by where ends are told.
-func newThread(o laneOptions, stage *atomic.Int32, open func(laneOptions) (lane, error)) (*thread, error) {
-	t := &thread{stage: stage, slots: make([]transaction, o.parallel)}
+func newThread(o laneOptions, c *control, open func(laneOptions) (lane, error)) (*thread, error) {
+	t := &thread{stage: &c.stage, progress: &c.ended, slots: make([]transaction, o.parallel)}
 	keys := make([]uint32, o.parallel*o.operations)
 	for i := range t.slots {
 		t.slots[i].keys, keys = keys[:o.operations:o.operations], keys[o.operations:]
@@ -103,7 +110,10 @@ func (t *thread) run(from source) {
 		if !done {
 			enough = max(t.inFlight/2, 1)
 		}
-		if t.err = t.lane.poll(patience, enough); t.err != nil {
+		before := t.inFlight
+		t.err = t.lane.poll(patience, enough)
+		t.progress.Add(int64(before - t.inFlight))
+		if t.err != nil {
 			return
 		}
 	}
