@@ -405,3 +405,47 @@ func TestRandomTransactions(t *testing.T) {
 		}
 	}
 }
+
+// TestABackupThatRefusedAnInsertRefusesWhatFollowsIt runs transactions whose inserts find no memory at the backup, with
+// further operations on the same rows behind them.
+func TestABackupThatRefusedAnInsertRefusesWhatFollowsIt(t *testing.T) {
+	made := 0
+	w := newWorld(t, 1, 2, 2, func(_ *coordinator.Config, l *ldm.Config) {
+		if made++; made == 2 { // less than a row takes
+			r, src := store.NewLocalSource(store.PageSize, store.PageSize, true)
+			l.Arena = store.NewArena(r, src)
+		}
+	}, oneWord...)
+	key := uint32(0)
+	for w.chains[key%uint32(w.frags)][0].Node() != 1 {
+		key++
+	}
+	for i, ops := range [][]uint8{{signal.OpInsert, signal.OpDelete, signal.OpInsert}, {signal.OpWrite, signal.OpUpdate, signal.OpReadShared}} {
+		tx := uint32(i + 1)
+		for j, op := range ops {
+			flags := uint8(0)
+			if j == 0 {
+				flags |= signal.FlagStart
+			}
+			if j == len(ops)-1 {
+				flags |= signal.FlagExecute
+			}
+			w.op(signal.NumKeyReq, 1, uint32(j), tx, 0, op, flags, key, 7)
+		}
+		w.answers = nil
+		w.run()
+		r := (*signal.TxRef)(nil)
+		for _, a := range w.answers {
+			if h := (*signal.Head)(unsafe.Pointer(&a[0])); h.Num == signal.NumTxRef {
+				r = (*signal.TxRef)(unsafe.Pointer(h))
+			}
+		}
+		if r == nil || r.Tx != tx || r.Code != store.CodeNoMemory {
+			t.Fatalf("operations %v: the transaction ended with %v", ops, r)
+		}
+		w.atRest()
+		if rows := w.compare(); len(rows) != 0 {
+			t.Fatalf("operations %v left rows: %v", ops, rows)
+		}
+	}
+}

@@ -228,8 +228,13 @@ func (b *Block) prepareAtBackup(r *signal.PrepareReq) {
 func (b *Block) applyAtBackup(i uint32, o *operation, q *request) bool {
 	f := o.frag
 	r, ok := f.rows.CheckedRow(o.id)
+	if !ok && o.op != signal.OpInsert && o.op != signal.OpWrite {
+		// Its transaction inserted the row, and that was refused here: the coordinator knows by now, or will before this.
+		invariant.That(!o.oneShot(), "a backup has every committed row that its primary has")
+		b.fail(i, o, codeNoOperations)
+		return false
+	}
 	if !ok {
-		invariant.That(o.op == signal.OpInsert || o.op == signal.OpWrite, "a backup has every row that its primary has")
 		r, code := f.rows.InsertAt(o.id, rowhash.Hash(q.key, q.keyLen), q.key, q.keyLen, store.LockInsert)
 		if code != 0 {
 			b.fail(i, o, code)
