@@ -62,7 +62,6 @@ type fakeRow struct{ fixed, vari []byte }
 
 type fakeTx struct {
 	writes []func()
-	err    uint32
 	ref    uint32
 }
 
@@ -146,9 +145,6 @@ func (f *fakeNode) back() {
 	f.secret.Add(1)
 	f.listen(f.addr.String())
 }
-
-// setState changes the node's state and tells every client.
-func (f *fakeNode) setState(s uint32) { f.state.Store(s) }
 
 // fakeManager is a manager that knows everything.
 type fakeManager struct {

@@ -20,7 +20,7 @@ type account struct {
 	Open    bool             `ndb:"OPEN"`
 	Small   int              `ndb:"SMALL"`
 	Rate    float64          `ndb:"RATE"`
-	ignored int
+	Ignored int
 }
 
 func accountDef() TableDef {

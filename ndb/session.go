@@ -248,12 +248,12 @@ func (s *Session) Poll(ctx context.Context, min int) (int, error) {
 // PollFor is Poll with a timeout in place of a context: fewer than min is no error. With timeout 0 it never waits, below
 // 0 for ever.
 func (s *Session) PollFor(timeout time.Duration, min int) (int, error) {
-	return s.poll(nil, SendForce, int64(timeout), min)
+	return s.poll(context.Background(), SendForce, int64(timeout), min)
 }
 
 // SendPoll is Send and PollFor in one: where it has to wait it sends first, whatever the mode says, but for SendLazy.
 func (s *Session) SendPoll(mode SendMode, timeout time.Duration, min int) (int, error) {
-	return s.poll(nil, mode, int64(timeout), min)
+	return s.poll(context.Background(), mode, int64(timeout), min)
 }
 
 func (s *Session) poll(ctx context.Context, mode SendMode, timeout int64, min int) (int, error) {

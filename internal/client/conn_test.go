@@ -149,7 +149,7 @@ func TestTheNearestNodesAreAsked(t *testing.T) {
 		g.c.ListTables(1000, func([]TableEntry, *ndberror.Error) {})
 		return g.one(signal.NumTableListReq).To.Node()
 	}
-	if ask() != 1 || ask() != 1 {
+	if first, second := ask(), ask(); first != 1 || second != 1 {
 		t.Error("a farther node was asked")
 	}
 	g.link(signal.NumLinkDownRep, 1)

@@ -24,8 +24,7 @@ type fragment struct {
 	dropRef  uint32
 }
 
-func (f *fragment) primary() bool { return f.pos == 0 }
-func (f *fragment) tail() bool    { return f.pos == f.replicas-1 }
+func (f *fragment) tail() bool { return f.pos == f.replicas-1 }
 
 // next is the ldm of the next replica down the chain.
 func (f *fragment) next() signal.Addr { return f.chain[f.pos+1] }

@@ -20,14 +20,13 @@ type api struct {
 
 // session is a session of the record API with the streams of transactions that run in it.
 type session struct {
-	api     *api
-	index   int // instance; from 1
-	thread  *Thread
-	s       *client.Session
-	slots   []*slot
-	byTx    []*txn // by the index of the client's transaction
-	waiting []*txn
-	proc    *Process
+	api    *api
+	index  int // instance; from 1
+	thread *Thread
+	s      *client.Session
+	slots  []*slot
+	byTx   []*txn // by the index of the client's transaction
+	proc   *Process
 }
 
 // clientTick is how often a client's runtime gives its blocks the time.

@@ -161,9 +161,6 @@ func (p *Process) open(peer uint8) {
 	}
 }
 
-// connected tells whether p may send to node peer.
-func (p *Process) connected(peer uint8) bool { return p.Threads[0].Env.Buf(kernel.Dest(peer)).Open() }
-
 // thread is where an address lives, nil if nowhere.
 func (n *Network) thread(a signal.Addr) *Thread {
 	p := n.procs[a.Node()]

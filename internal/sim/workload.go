@@ -38,7 +38,7 @@ type load struct {
 	// opened is what each API node knows of the tables of the load.
 	opened map[tableKey]*formats
 
-	accounts, registers, mixed, churn []*cell
+	accounts, registers, churn []*cell
 
 	phase   phase
 	todo    []*cell  // phaseSetUp, phaseReadBack: what is left to insert or read
