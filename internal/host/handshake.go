@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -16,8 +17,11 @@ import (
 const (
 	// helloTime bounds the exchange of Hello and HelloConf.
 	helloTime = 5 * time.Second
-	// hellosMax bounds the connections that have not said yet who they are; more wait to be accepted.
-	hellosMax = 64
+	// hellosMax bounds the connections that have not said yet who they are. One more takes the place of the oldest: a node
+	// says it at once, so that thousands of connections that say nothing keep nobody out.
+	hellosMax = 256
+	// crowdedPause keeps connections that had to make room from filling the log.
+	crowdedPause = 10 * time.Second
 	// dialFirst and dialLast are the pauses between attempts to reach a peer.
 	dialFirst = 10 * time.Millisecond
 	dialLast  = 500 * time.Millisecond
@@ -26,7 +30,6 @@ const (
 // accept takes connections until the listener closes.
 func (h *Host) accept() {
 	defer h.work.Done()
-	slots := make(chan struct{}, hellosMax)
 	for {
 		c, err := h.cfg.Listener.Accept()
 		if err != nil {
@@ -39,24 +42,61 @@ func (h *Host) accept() {
 			}
 			continue
 		}
-		slots <- struct{}{}
+		g := &guest{Conn: c}
+		h.seat(g)
 		h.work.Add(1)
 		go func() {
 			defer h.work.Done()
-			h.welcome(c)
-			<-slots
+			h.welcome(g)
 		}()
 	}
 }
 
+// guest is a connection that has not said yet who it is.
+type guest struct {
+	net.Conn
+	ousted bool // it was closed to make room; under Host.mu
+}
+
+// seat notes a guest; one too many takes the place of the oldest.
+func (h *Host) seat(g *guest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.guests = append(h.guests, g); len(h.guests) <= hellosMax {
+		return
+	}
+	oldest := h.guests[0]
+	h.guests = slices.Delete(h.guests, 0, 1)
+	oldest.ousted = true
+	_ = oldest.Close()
+	if h.ousted++; time.Since(h.crowdedAt) > crowdedPause {
+		h.crowdedAt = time.Now()
+		h.cfg.Log("connection from %v closed: it said nothing, and %d others do neither; so far %d were closed to make room",
+			oldest.RemoteAddr(), hellosMax, h.ousted)
+	}
+}
+
+// unseat forgets a guest; it is false for one that was closed to make room.
+func (h *Host) unseat(g *guest) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := slices.Index(h.guests, g); i >= 0 {
+		h.guests = slices.Delete(h.guests, i, i+1)
+	}
+	return !g.ousted
+}
+
 // welcome answers a Hello.
-func (h *Host) welcome(c net.Conn) {
+func (h *Host) welcome(g *guest) {
+	c := g.Conn
 	_ = c.SetDeadline(time.Now().Add(helloTime))
 	stop := context.AfterFunc(h.ctx, func() { _ = c.Close() })
 	defer stop()
 	var m signal.Hello
-	if err := readFrame(c, frameOf(&m), signal.NumHello, 0); err != nil {
-		if !errors.Is(err, io.EOF) && !h.stopping.Load() { // a connection that says nothing is somebody's port check
+	err := readFrame(c, frameOf(&m), signal.NumHello, 0)
+	stayed := h.unseat(g)
+	if err != nil {
+		if stayed && !errors.Is(err, io.EOF) && !h.stopping.Load() { // a connection that says nothing is somebody's port check
 			h.cfg.Log("connection from %v closed: %v", c.RemoteAddr(), err)
 		}
 		_ = c.Close()

@@ -110,6 +110,11 @@ type Host struct {
 	mu     sync.Mutex
 	exit   Exit
 	exited bool
+	// guests are the connections that have not said yet who they are, oldest first; ousted counts those that had to make room
+	// for others, and crowdedAt is when the log last had that.
+	guests    []*guest
+	ousted    int
+	crowdedAt time.Time
 }
 
 // New makes a host. Nothing runs before Run.
