@@ -1,6 +1,7 @@
 package host
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/signal"
@@ -11,6 +12,9 @@ const (
 	Window = 16
 	// turnSignals bounds the signals that a turn executes, the jobs that they cause included: about half a millisecond.
 	turnSignals = 2048
+	// turnTime ends a turn early: some signals cost more than others. The clock is looked at every clockSignals signals.
+	turnTime     = 2 * time.Millisecond
+	clockSignals = 64
 	// jobsPerWindow bounds the jobs run after each window, so that jobs that cause jobs leave room for others.
 	jobsPerWindow = 256
 )
@@ -84,11 +88,22 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 		if env.Jobs() {
 			l.left -= env.RunJobs(l.job, jobsPerWindow)
 		}
+		if l.left <= l.checkAt {
+			l.checkTime()
+		}
 		if s != nil && s.kind == signal.PeerAPI && l.heldBack(s) {
 			break
 		}
 	}
 	return o, fault
+}
+
+// checkTime ends the turn's budget when the turn has taken long enough.
+func (l *loop) checkTime() {
+	l.checkAt = l.left - clockSignals
+	if int64(time.Since(l.host.start)) > l.now+int64(turnTime) {
+		l.left = 0
+	}
 }
 
 // dispatch gives a signal to its block; the runtime is one of them.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,12 +38,14 @@ type loop struct {
 	buf     []byte                 // read buffer; 4-aligned
 	now     int64                  // ns, as of the turn's start
 	left    int                    // signals that the turn may still execute
+	checkAt int                    // at this value of left the clock is looked at
 	seenAt  int64                  // last inspect, ns
 
 	byFd  []*socket
 	socks [256]*socket // by node
 	list  []*socket
-	// queued have whole frames in carry; held are clients that are not read from.
+	// queued wait for their turn, in this order: they have whole frames in carry, or are to be read. held are clients that
+	// are not read from.
 	queued, held []*socket
 	overs        int  // sockets above their soft limit
 	closed       bool // no client may be read from
@@ -52,7 +55,9 @@ type loop struct {
 	full    []bool // by thread: something waits in the Env because the ring is full
 	fulls   int
 	first   int // thread to take from first
-	marks   [256]uint8
+	// threadsFirst: sockets used up the last turn, so that nothing was taken from other threads; they come first in this one.
+	threadsFirst bool
+	marks        [256]uint8
 
 	// sleeping: the loop waits in the poller, or is about to look a last time before it does.
 	sleeping atomic.Bool
@@ -138,7 +143,7 @@ func (l *loop) turn(wait bool) bool {
 		events = l.poll.peek()
 	}
 	l.setNow()
-	l.left = turnSignals
+	l.left, l.checkAt = turnSignals, turnSignals-clockSignals
 	if l.posted.Load() {
 		l.runPosted()
 	}
@@ -155,6 +160,10 @@ func (l *loop) turn(wait bool) bool {
 	if l.fulls > 0 {
 		l.passAgain()
 	}
+	threads := l.threadsFirst
+	if l.threadsFirst = false; threads {
+		l.take()
+	}
 	if len(l.queued) > 0 {
 		l.runQueued()
 	}
@@ -163,6 +172,7 @@ func (l *loop) turn(wait bool) bool {
 	}
 	if len(l.in) > 1 {
 		l.take()
+		l.threadsFirst = l.left <= 0 && !threads && l.handed()
 	}
 	l.env.TakeDirty(l.send1)
 	if l.now-l.seenAt > int64(inspectEvery) {
@@ -221,22 +231,18 @@ func (l *loop) pause() int {
 	return int(min((t+999_999)/1_000_000, 1<<30))
 }
 
-// runQueued executes frames that former turns left.
+// runQueued serves the sockets that wait for their turn. Whoever used up a turn's budget waits again behind those that
+// got none of it, so that a client which sends as fast as it can does not keep others from being read.
 func (l *loop) runQueued() {
-	q := l.queued
-	l.queued = nil
-	for _, s := range q {
+	n, i := len(l.queued), 0
+	for ; i < n && l.left > 0; i++ {
+		s := l.queued[i]
 		s.queued = false
-	}
-	for _, s := range q {
-		switch {
-		case s.fd < 0:
-		case l.left <= 0:
-			l.queue(s)
-		default:
+		if s.fd >= 0 {
 			l.again(s)
 		}
 	}
+	l.queued = slices.Delete(l.queued, 0, i)
 }
 
 // event serves a socket that is ready.
@@ -252,12 +258,16 @@ func (l *loop) event(e *ready) {
 	if e.Events&writable != 0 {
 		l.send(s)
 	}
-	if s.fd >= 0 && e.Events&(readable|broken) != 0 && l.left > 0 {
-		if s.held && e.Events&broken != 0 {
-			l.lose(s, DownByPeer, "closed by the peer")
-			return
-		}
+	if s.fd < 0 || e.Events&(readable|broken) == 0 {
+		return
+	}
+	switch {
+	case s.held && e.Events&broken != 0:
+		l.lose(s, DownByPeer, "closed by the peer")
+	case l.left > 0:
 		l.read(s)
+	default:
+		l.queue(s)
 	}
 }
 

@@ -36,7 +36,7 @@ type socket struct {
 	enabled bool
 	// held: reading is suspended (clients only).
 	held bool
-	// queued: whole frames may wait in carry; the socket is in the loop's list.
+	// queued: the socket is in the loop's list of those that wait for their turn.
 	queued bool
 	// over: more than the soft limit waits to be sent; counted in the peer or the host.
 	over bool
@@ -82,8 +82,12 @@ func (l *loop) read(s *socket) {
 	l.digest(s, l.buf[:k+n])
 }
 
-// again executes frames that a former turn left in carry.
+// again goes on with a socket that a former turn had no budget for: it executes the frames in carry, or reads.
 func (l *loop) again(s *socket) {
+	if n, fault := signal.Whole(s.carry); n == 0 && fault == nil {
+		l.read(s)
+		return
+	}
 	if s.kind == signal.PeerAPI && l.heldBack(s) {
 		l.hold(s)
 		return
@@ -105,12 +109,12 @@ func (l *loop) digest(s *socket, b []byte) {
 		}
 		return
 	}
-	if n, _ := signal.Whole(s.carry); n > 0 {
+	if n, fault := signal.Whole(s.carry); n > 0 || fault != nil {
 		l.queue(s)
 	}
 }
 
-// queue notes that whole frames wait in carry.
+// queue puts a socket behind the others that wait for their turn.
 func (l *loop) queue(s *socket) {
 	if !s.queued {
 		s.queued = true
