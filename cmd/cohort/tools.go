@@ -28,11 +28,12 @@ type tool struct {
 // tools lists every program, in the order in which help prints them. Links of the Makefile come from here.
 var tools = []tool{
 	{"up", "", "starts a whole cluster on this machine: the quick start", up.Main},
-	{"ndbd", "ndbd", "a data node with one thread", noded.NDBD},
-	{"ndbmtd", "ndbmtd", "a data node with as many threads as the configuration says", noded.NDBMTD},
 	{"mgmd", "ndb_mgmd", "management server: configuration, node ids, states, cluster log", mgm.MainMgmd},
 	{"mgm", "ndb_mgm", "management client: shows the state of a cluster, starts and stops it", mgm.MainMgm},
 	{"waiter", "ndb_waiter", "waits until the data nodes are in a state", mgm.MainWaiter},
+	{"ndbd", "ndbd", "a data node with one thread", noded.NDBD},
+	{"ndbmtd", "ndbmtd", "a data node with as many threads as the configuration says", noded.NDBMTD},
+	{"config", "ndb_config", "answers questions about the configuration, for scripts", configtool.Main},
 	{"show-tables", "ndb_show_tables", "lists tables", tabletool.ShowTables},
 	{"desc", "ndb_desc", "describes tables: columns, keys, partitions", tabletool.Desc},
 	{"drop-table", "ndb_drop_table", "drops tables", tabletool.DropTable},
@@ -45,7 +46,6 @@ var tools = []tool{
 		later("it comes with table scans")},
 	{"delete-all", "ndb_delete_all", "deletes all rows of a table",
 		later("it comes with table scans")},
-	{"config", "ndb_config", "answers questions about the configuration, for scripts", configtool.Main},
 	{"restore", "ndb_restore", "restores a backup",
 		later("it comes with backups")},
 }

@@ -11,7 +11,7 @@ import (
 // askTimeout is how long a management server may take over one question.
 const askTimeout = 3 * time.Second
 
-// management asks the management servers; it keeps its session while that lives.
+// management asks the management server; it keeps its session while that lives.
 type management struct {
 	connectString string
 	client        *mgmclient.Client
@@ -38,7 +38,7 @@ func (m *management) status() (*mgmclient.ClusterStatus, error) {
 	return client.Status(ctx, config.DataNode)
 }
 
-// shutdown asks for the end of all data nodes and management servers.
+// shutdown asks for the end of all data nodes and of the management server.
 func (m *management) shutdown(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

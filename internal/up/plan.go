@@ -27,20 +27,16 @@ type plan struct {
 	text          string // its contents
 	summary       string // in words
 	warnings      []string
-	mgm, data     []int // node ids
-	mgmPort       int   // of the first management server
-	mgmPorts      []int // of all
-	portMayMove   bool  // another port may be tried if this one is taken after all
+	mgm           int   // node id of the management server
+	data          []int // node ids of the data nodes
+	mgmPort       int
+	portMayMove   bool // another port may be tried if this one is taken after all
 	multiThreaded bool
 }
 
-// connectString is where the management servers listen.
+// connectString is where the management server listens.
 func (p *plan) connectString() string {
-	hosts := make([]string, len(p.mgmPorts))
-	for i, port := range p.mgmPorts {
-		hosts[i] = net.JoinHostPort(loopback, strconv.Itoa(port))
-	}
-	return strings.Join(hosts, ",")
+	return net.JoinHostPort(loopback, strconv.Itoa(p.mgmPort))
 }
 
 // threadParameters ask for a multi-threaded data node.
@@ -128,7 +124,7 @@ func (p *plan) compose(o *choices, m machine) *ini {
 	f := &ini{comment: comment}
 	share := m.choose(o.dataNodes)
 	mgm := max(firstMgmID, o.dataNodes+1)
-	p.mgm, p.mgmPorts = []int{mgm}, []int{p.mgmPort}
+	p.mgm = mgm
 	f.add("ndb_mgmd", "NodeId", strconv.Itoa(mgm), "HostName", loopback, "PortNumber", strconv.Itoa(p.mgmPort), "DataDir", o.dir)
 
 	defaults := f.add("ndbd default",
@@ -173,17 +169,15 @@ func (p *plan) adopt(o *choices) (*ini, error) {
 	f.spell("api", "HostName", "ExecuteOnComputer")
 	f.spell("ndb_mgmd", "ExecuteOnComputer")
 	f.spell("ndbd", append([]string{"ServerPort", "ExecuteOnComputer"}, threadParameters...)...)
-	for _, s := range f.of("ndb_mgmd") {
-		port := p.mgmPort
-		if len(p.mgmPorts) > 0 {
-			if port, err = freePort(); err != nil {
-				return nil, err
-			}
-		}
-		p.mgm, p.mgmPorts = append(p.mgm, id(s)), append(p.mgmPorts, port)
-		s.set("PortNumber", strconv.Itoa(port))
+	for i, s := range f.of("ndb_mgmd") {
 		s.set("HostName", loopback)
 		s.set("DataDir", o.dir)
+		if i == 0 {
+			p.mgm = id(s)
+			s.set("PortNumber", strconv.Itoa(p.mgmPort))
+		} else {
+			p.warnings = append(p.warnings, fmt.Sprintf("only management server %d is started, not %d: several of one cluster are not supported yet", p.mgm, id(s)))
+		}
 	}
 	ports := map[string]bool{}
 	for _, s := range f.of("ndbd") {
@@ -269,7 +263,7 @@ func (p *plan) summarize(f *ini, o *choices, m machine) {
 	if p.multiThreaded {
 		program = "ndbmtd"
 	}
-	p.summary = fmt.Sprintf("%s and %s (%s)", count(len(p.mgm), "management server"), count(len(p.data), "data node"), program)
+	p.summary = fmt.Sprintf("1 management server and %s (%s)", count(len(p.data), "data node"), program)
 	if o.config != "" {
 		p.summary += " of " + o.config
 		return

@@ -179,17 +179,16 @@ func (r *runner) start() error {
 	return nil
 }
 
-// startManagement starts the management servers and waits until they answer.
+// startManagement starts the management server and waits until it answers.
 func (r *runner) startManagement(limit context.Context) error {
-	for _, m := range r.plan.mgm {
-		c, err := launch(r.dir, r.self, "ndb_mgmd", fmt.Sprintf("management server %d", m), m, false,
-			"-f", r.plan.file, "--configdir="+r.dir, "--initial", "--nodaemon", "--ndb-nodeid="+strconv.Itoa(m))
-		if c != nil {
-			r.children = append(r.children, c)
-		}
-		if err != nil {
-			return err
-		}
+	id := r.plan.mgm
+	c, err := launch(r.dir, r.self, "ndb_mgmd", fmt.Sprintf("management server %d", id), id, false,
+		"-f", r.plan.file, "--configdir="+r.dir, "--initial", "--nodaemon", "--ndb-nodeid="+strconv.Itoa(id))
+	if c != nil {
+		r.children = append(r.children, c)
+	}
+	if err != nil {
+		return err
 	}
 	return r.await(limit, "the management server answers", func() (bool, string) {
 		_, err := r.mgm.status()
