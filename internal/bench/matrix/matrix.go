@@ -112,6 +112,9 @@ type phaseFigures struct {
 func (r *run) command(self, file string) []string {
 	args := []string{"up", "--ephemeral", "--mgm-port", "0", "--data-nodes", fmt.Sprint(r.dataNodes), "--replicas", fmt.Sprint(r.replicas),
 		"--set", "Diskless=1", "--set", "DataMemory=" + dataMemory}
+	if r.set != "" {
+		args = append(args, "--set", r.set)
+	}
 	if r.threads {
 		args = append(args, "--multi-threaded")
 	}
@@ -210,7 +213,7 @@ func (m *matrix) run(ctx context.Context) error {
 				continue
 			}
 			for _, p := range f.Rows {
-				rows[r.name] = merge(rows[r.name], r, p, ndb[key{r.name, p.Phase}])
+				rows[r.name] = merge(rows[r.name], r, p, ndb[key{r.reference(), p.Phase}])
 			}
 		}
 	}

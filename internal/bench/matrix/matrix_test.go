@@ -30,7 +30,7 @@ func TestEveryRunHasItsReference(t *testing.T) {
 			continue
 		}
 		for _, phase := range []string{"insert", "read", "update", "delete"} {
-			x, ok := ndb[key{r.name, phase}]
+			x, ok := ndb[key{r.reference(), phase}]
 			if !ok || x.node == nil || *x.node <= 0 || x.client == nil {
 				t.Errorf("%s, %s: %+v", r.name, phase, x)
 			}
