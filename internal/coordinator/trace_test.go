@@ -15,6 +15,7 @@ import (
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/ldm"
 	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/store"
 )
 
 // TestTraces runs the documents in testdata: what a few data nodes and a client do to each other, signal by signal.
@@ -58,16 +59,21 @@ type script struct {
 
 func (s *script) cluster(d *datadriven.TestData) string {
 	nodes, replicas := 1, 1
-	operations, transactions, maxWrites, inactive := 256, 64, 0, 0
+	operations, transactions, maxWrites, inactive, pages, node := 256, 64, 0, 0, 0, 0
 	d.MaybeScanArgs(s.t, "nodes", &nodes)
 	d.MaybeScanArgs(s.t, "replicas", &replicas)
 	d.MaybeScanArgs(s.t, "operations", &operations)
 	d.MaybeScanArgs(s.t, "transactions", &transactions)
 	d.MaybeScanArgs(s.t, "max-writes", &maxWrites)
 	d.MaybeScanArgs(s.t, "inactive-ms", &inactive)
+	d.MaybeScanArgs(s.t, "pages-at-2", &pages) // of data memory, at node 2
 	s.w = newWorld(s.t, 1, nodes, replicas, func(tc *coordinator.Config, l *ldm.Config) {
 		tc.MaxOperations, l.MaxOperations, tc.MaxTransactions = operations, operations, transactions
 		tc.MaxWrites, tc.InactiveTimeout, tc.InactiveCheck = maxWrites, int64(inactive)*1e6, 10e6
+		if node++; node == 2 && pages > 0 {
+			r, src := store.NewLocalSource(uint64(pages)*store.PageSize, store.PageSize, true)
+			l.Arena = store.NewArena(r, src)
+		}
 	}, oneWord...)
 	s.w.rng = rand.New(rand.NewPCG(1, 1))
 	s.w.inOrder = true
