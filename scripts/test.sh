@@ -9,7 +9,7 @@ say() { printf '\n== %s\n' "$*"; }
 
 mkdir -p out
 say "1 of 3: tests of all packages"
-CGO_ENABLED=0 "$go" test ./... 2>&1 | tee out/test.txt
+CGO_ENABLED=0 "$go" test -timeout 20m ./... 2>&1 | tee out/test.txt
 
 # Only these packages have more than one goroutine on the same data; the core is single-threaded by design.
 runtime=()
@@ -22,7 +22,7 @@ elif [ ${#runtime[@]} -eq 0 ]; then
 	say "2 of 3: race detector: no runtime package yet"
 else
 	say "2 of 3: race detector on ${runtime[*]}"
-	CGO_ENABLED=1 "$go" test -race "${runtime[@]}"
+	CGO_ENABLED=1 "$go" test -race -timeout 20m "${runtime[@]}"
 fi
 
 say "3 of 3: each fuzz target for $smoke"
