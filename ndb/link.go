@@ -25,7 +25,10 @@ const (
 	maxQueue      = 64 << 20 // bytes that wait for a socket that takes nothing: beyond it the link is cut
 )
 
-var errClosing = errors.New("the connection is being closed")
+var (
+	errClosing = errors.New("the connection is being closed")
+	errOther   = errors.New("another link to the node was lost")
+)
 
 // link is one socket to a data node. Whoever holds the poller's token reads it; whoever finds nobody writing writes for
 // everyone.
@@ -96,7 +99,7 @@ func (k *keeper) watch(ctx context.Context, links []*link) {
 	}
 	<-any
 	for _, l := range links {
-		k.c.lost(l, errors.New("another link to the node was lost"))
+		k.c.lost(l, errOther)
 	}
 }
 
@@ -250,7 +253,7 @@ func (c *Conn) lost(l *link, why error) {
 	}
 	l.mu.Unlock()
 	if first {
-		if why != errClosing && !c.state.Load().closed {
+		if why != errClosing && why != errOther && !c.state.Load().closed {
 			c.opts.Logf("ndb: node %d: the link to data node %d is lost: %v", c.id, l.node, why)
 		}
 		close(l.gone)

@@ -221,7 +221,7 @@ func (c *Conn) execute(st *state, l *link, self *Session) error {
 				cur.enter()
 			}
 			if cur != nil {
-				cur.inbox.put(in[:n])
+				cur.take(in[:n])
 			}
 		}
 		in = in[n:]
@@ -310,23 +310,28 @@ func (c *Conn) wantReceiver() (release func()) {
 	}
 }
 
-// inbox is what has come for a session while another goroutine read.
+// inbox is where another goroutine that reads meets a session. While the session waits, the reader executes what comes for
+// it at once, but for the functions of transactions, which are the session's own to call; else it leaves a copy.
 type inbox struct {
 	mu      sync.Mutex
-	in      []byte // whole frames
-	count   int    // of them
-	want    int    // how many the session waits for; 0: it does not wait
-	other   bool   // something else than frames is to be looked at
-	wake    chan struct{}
+	waiting bool   // the session's goroutine sleeps: whoever holds mu may use the session
+	tx      *Tx    // it waits for this one to be over …
+	need    int    // … or, without, for so many transactions whose functions are to be called
+	other   bool   // something else is to be looked at
+	in      []byte // whole frames that came while it did not wait
 	mine    []byte // the session's own half
-	arrived atomic.Int32
+	wake    chan struct{}
+	arrived atomic.Bool // in is not empty
 }
 
-// enter locks the inbox of a session for a run of frames; leave ends that and wakes the session when it has what it
+// enter takes the inbox of a session for a run of frames; leave ends that and wakes the session when it has what it
 // waits for. Both do nothing for no session.
 func (s *Session) enter() {
 	if s != nil {
 		s.inbox.mu.Lock()
+		if s.inbox.waiting {
+			s.remote = true
+		}
 	}
 }
 
@@ -335,15 +340,34 @@ func (s *Session) leave() {
 		return
 	}
 	b := &s.inbox
-	b.arrived.Store(int32(b.count))
-	wake := b.want > 0 && b.count >= b.want
-	if wake {
-		b.want = 0
+	wake := false
+	if b.waiting {
+		s.remote = false
+		s.flush(SendForce) // what the answers have led to
+		if b.tx != nil {
+			wake = !b.tx.core.Busy()
+		} else {
+			wake = len(s.ready) >= b.need
+		}
+		if wake {
+			b.waiting = false
+		}
+	} else {
+		b.arrived.Store(len(b.in) > 0)
 	}
 	b.mu.Unlock()
 	if wake {
 		b.signal()
 	}
+}
+
+// take gives a session a frame, between enter and leave.
+func (s *Session) take(frame []byte) {
+	if s.inbox.waiting {
+		s.core.Deliver((*signal.Head)(unsafe.Pointer(unsafe.SliceData(frame))))
+		return
+	}
+	s.inbox.in = append(s.inbox.in, frame...)
 }
 
 func (b *inbox) signal() {
@@ -353,18 +377,12 @@ func (b *inbox) signal() {
 	}
 }
 
-// put appends a frame. The caller holds mu.
-func (b *inbox) put(frame []byte) {
-	b.in = append(b.in, frame...)
-	b.count++
-}
-
 // wakeUp makes a session that waits look around.
 func (b *inbox) wakeUp() {
 	b.mu.Lock()
 	b.other = true
-	waits := b.want > 0
-	b.want = 0
+	waits := b.waiting
+	b.waiting = false
 	b.mu.Unlock()
 	if waits {
 		b.signal()
@@ -374,13 +392,12 @@ func (b *inbox) wakeUp() {
 // drain executes what is in the inbox.
 func (s *Session) drain() {
 	b := &s.inbox
-	if b.arrived.Load() == 0 {
+	if !b.arrived.Load() {
 		return
 	}
 	b.mu.Lock()
 	b.in, b.mine = b.mine[:0], b.in
-	b.count = 0
-	b.arrived.Store(0)
+	b.arrived.Store(false)
 	b.mu.Unlock()
 	for in := b.mine; len(in) > 0; {
 		h := (*signal.Head)(unsafe.Pointer(unsafe.SliceData(in)))

@@ -2,6 +2,7 @@ package ndb
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -15,6 +16,9 @@ type SessionOptions struct {
 	MaxTransactions int // at once; 0: 1024, at most 16384
 	MaxOperations   int // in transactions that are not closed; 0: 4 × MaxTransactions, at most 1048576
 }
+
+// errInside refuses to wait, or to close the session, in a function that is called by something that waits.
+var errInside = fmt.Errorf("ndb: not in a function that Poll calls: use CommitAsync or ExecuteAsync there: %w", ErrTxEnded)
 
 // sendAt is how many bytes for one socket are sent without waiting for Send or Poll.
 const sendAt = 128 << 10
@@ -37,7 +41,8 @@ type Session struct {
 	unsent   int   // of these, prepared since the last flush
 	finished int   // functions called, ever
 	ready    []*Tx // over without having been sent: their functions are called by the next Poll
-	polling  bool  // functions are being called
+	polling  bool  // a call that waits is under way: it calls the functions
+	remote   bool  // another goroutine executes what came, while this one waits: see inbox
 	lazy     bool  // SendLazy
 	closed   bool
 	lastTick int64
@@ -108,6 +113,9 @@ func (c *Conn) freeInstance(st *state) uint16 {
 // have failed with 4121, or with 4008 where nobody knows any more whether they will be committed.
 func (s *Session) Close() error {
 	s.acquire()
+	if s.polling {
+		return errInside
+	}
 	if s.closed {
 		s.release()
 		return nil
@@ -258,10 +266,11 @@ func (s *Session) SendPoll(mode SendMode, timeout time.Duration, min int) (int, 
 
 func (s *Session) poll(ctx context.Context, mode SendMode, timeout int64, min int) (int, error) {
 	s.acquire()
-	if s.closed || s.polling {
-		if !s.polling {
-			s.release()
-		}
+	switch {
+	case s.polling:
+		return 0, errInside
+	case s.closed:
+		s.release()
 		return 0, ErrClosed
 	}
 	before := s.finished
@@ -336,11 +345,11 @@ func (s *Session) until(ctx context.Context, t *Tx, mode SendMode, timeout int64
 			}
 		}
 		if c.shared.Load() {
-			s.waitInbox(ctx, s.wanted(t, goal), left)
+			s.waitInbox(ctx, t, goal-s.finished, left)
 			continue
 		}
 		c.token.Lock()
-		if c.inbox0(s) {
+		if s.inbox.arrived.Load() { // while the token was waited for
 			c.token.Unlock()
 			continue
 		}
@@ -349,9 +358,6 @@ func (s *Session) until(ctx context.Context, t *Tx, mode SendMode, timeout int64
 	}
 	return nil
 }
-
-// inbox0 tells whether something came to the inbox while the token was waited for.
-func (c *Conn) inbox0(s *Session) bool { return s.inbox.arrived.Load() != 0 }
 
 func (s *Session) endPoll() {
 	s.polling = false
@@ -369,24 +375,17 @@ func (s *Session) over(t *Tx, goal int) bool {
 	return s.finished >= goal || s.pending == 0
 }
 
-// wanted is how many signals must come before it is worth looking.
-func (s *Session) wanted(t *Tx, goal int) int {
-	if t != nil {
-		return t.core.Awaited()
-	}
-	return max(goal-s.finished, 1)
-}
-
-// waitInbox waits until another goroutine has put n frames into the inbox, or says that something else is the matter.
-func (s *Session) waitInbox(ctx context.Context, n int, left int64) {
+// waitInbox waits until another goroutine says that a transaction is over, or n of them, or that something else is the
+// matter.
+func (s *Session) waitInbox(ctx context.Context, t *Tx, n int, left int64) {
 	b := &s.inbox
 	b.mu.Lock()
-	if b.count >= n || b.other || left == 0 {
+	if len(b.in) > 0 || b.other || left == 0 {
 		b.other = false
 		b.mu.Unlock()
 		return
 	}
-	b.want = n
+	b.waiting, b.tx, b.need = true, t, min(n, s.pending)
 	b.mu.Unlock()
 	var cancel <-chan struct{}
 	if ctx != nil {
@@ -403,8 +402,8 @@ func (s *Session) waitInbox(ctx context.Context, n int, left int64) {
 		}
 		s.timer.Stop()
 	}
-	b.mu.Lock()
-	b.want, b.other = 0, false
+	b.mu.Lock() // from here on the session is this goroutine's again
+	b.waiting, b.tx, b.other = false, nil, false
 	b.mu.Unlock()
 }
 
@@ -418,7 +417,7 @@ func (s *Session) onDone(ct *client.Tx) {
 
 // call calls a transaction's function and gives the transaction back if it has ended.
 func (s *Session) call(t *Tx) {
-	if !s.polling { // the view changed while the session was taken: functions are called by Poll only
+	if !s.polling || s.remote { // functions are called by the session's goroutine, in a Poll
 		s.ready = append(s.ready, t)
 		return
 	}
@@ -459,6 +458,9 @@ func (s *Session) BeginWith(o TxOptions) (*Tx, error) {
 	s.acquire()
 	if s.state.closed {
 		return nil, ErrClosed
+	}
+	if o.Node < 0 || o.Node > 255 {
+		o.Node = 0
 	}
 	ct := s.core.Begin(client.TxOptions{Node: uint8(o.Node), RoundRobin: o.RoundRobin, Coordinate: o.Coordinate})
 	if ct == nil {

@@ -70,7 +70,7 @@ func (t *Tx) wait(ctx context.Context, started bool) error {
 	if started {
 		if s.polling {
 			t.core.GiveUp()
-			return fmt.Errorf("ndb: a function called by Poll must not wait: use CommitAsync or ExecuteAsync there: %w", ErrTxEnded)
+			return errInside
 		}
 		if err := s.until(ctx, t, SendForce, -1, 0); err != nil {
 			t.core.GiveUp()

@@ -66,15 +66,6 @@ func (t *Tx) State() State { return t.state }
 // Busy tells whether something is awaited.
 func (t *Tx) Busy() bool { return t.state >= Executing && t.state <= RollingBack }
 
-// Awaited is how many answers are awaited: at least 1 while the transaction is busy.
-func (t *Tx) Awaited() int {
-	n := int(t.reads)
-	if t.awaits&(awaitsTC|awaitsDirect) != 0 {
-		n++
-	}
-	return max(n, 1)
-}
-
 // Err is what made the transaction fail, nil while all is well.
 func (t *Tx) Err() *ndberror.Error { return t.err }
 
