@@ -83,7 +83,8 @@ func TestARequestMustComeToAnEnd(t *testing.T) {
 func TestSessionsAreCounted(t *testing.T) {
 	s := mgmtest.Start(t, mgmtest.TwoNodes, limits(func(l *mgmd.Limits) { l.Sessions = 2 }))
 	first := s.Connect()
-	s.Connect()
+	take(t, first, mgmclient.NodeIDRequest{Type: data, NodeID: 1})
+	take(t, s.Connect(), mgmclient.NodeIDRequest{Type: data, NodeID: 2})
 	if rest := s.Dial().Rest(); rest != "result: Too many sessions\n\n" {
 		t.Errorf("%q", rest)
 	}
@@ -96,6 +97,40 @@ func TestSessionsAreCounted(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// Sessions that hold no node id make room for others: first those that never said anything, the oldest of them first.
+func TestSilentSessionsMakeRoom(t *testing.T) {
+	s := mgmtest.Start(t, mgmtest.TwoNodes, limits(func(l *mgmd.Limits) { l.Sessions = 3 }))
+	holder, asked := s.Connect(), s.Connect()
+	take(t, holder, mgmclient.NodeIDRequest{Type: data, NodeID: 1})
+	if err := asked.CheckConnection(mgmtest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	silent := s.Dial()
+	for range 10 {
+		next := s.Dial()
+		if rest := silent.Rest(); rest != "" {
+			t.Fatalf("%q", rest)
+		}
+		silent = next
+	}
+	works := func(c *mgmclient.Client) {
+		t.Helper()
+		if err := c.CheckConnection(mgmtest.Context(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := s.Connect()
+	works(late)
+	works(asked)
+	s.Logged("those that say nothing are closed for new ones")
+	works(s.Connect())
+	if late.CheckConnection(mgmtest.Context(t)) == nil {
+		t.Error("the session that has been silent for longest did not make room")
+	}
+	works(asked)
+	works(holder)
 }
 
 // A listener that does not read loses its connection; the cluster log and others lose nothing.

@@ -29,6 +29,8 @@ type session struct {
 	command string // the newest command
 	used    time.Time
 	mode    string // "text", "events" or "link"
+	idle    bool   // it waits for its client: to read an answer or to give a command
+	ousted  bool   // it was closed to make room for another
 
 	version uint32 // of the client's program, from set clientversion; only the session's goroutine touches it
 }
@@ -56,14 +58,19 @@ func reply(b *wire.Builder) answer { return answer{bytes: b.End()} }
 // fullPause keeps refused connections from filling the cluster log.
 const fullPause = 10 * time.Second
 
-// open starts a session, or refuses one too many.
+// open starts a session. Where there are too many, one that holds nothing and says nothing makes room; if there is none,
+// the new one is refused.
 func (s *Server) open(ctx context.Context, conn net.Conn) {
-	ss := &session{server: s, conn: conn, reader: wire.NewReader(conn, wire.RequestLimits), since: time.Now(), used: time.Now(), mode: "text"}
+	ss := &session{server: s, conn: conn, reader: wire.NewReader(conn, wire.RequestLimits), since: time.Now(), used: time.Now(), mode: "text", idle: true}
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		ss.peer = a.AddrPort().Addr().Unmap()
 	}
 	s.mu.Lock()
 	full := len(s.sessions) >= s.limits.Sessions
+	crowded := full
+	if full && !s.ending {
+		full = !s.oust()
+	}
 	if !full && !s.ending {
 		s.lastID++
 		ss.id = s.lastID
@@ -71,15 +78,19 @@ func (s *Server) open(ctx context.Context, conn net.Conn) {
 		s.busy.Add(1)
 	}
 	ending := s.ending
-	say := full && time.Since(s.fullSaid) > fullPause
+	say := crowded && time.Since(s.fullSaid) > fullPause
 	if say {
 		s.fullSaid = time.Now()
 	}
 	s.mu.Unlock()
+	switch {
+	case !say:
+	case full:
+		s.note(event.Warning, "A connection from %s was refused: %d sessions are open; PURGE STALE SESSIONS or close some", ss.peer, s.limits.Sessions)
+	default:
+		s.note(event.Warning, "%d sessions are open: those that say nothing are closed for new ones; LIST SESSIONS shows whose they are", s.limits.Sessions)
+	}
 	if full || ending {
-		if say {
-			s.note(event.Warning, "A connection from %s was refused: %d sessions are open; PURGE STALE SESSIONS or close some", ss.peer, s.limits.Sessions)
-		}
 		conn.SetWriteDeadline(time.Now().Add(time.Second))
 		conn.Write(wire.Refusal("Too many sessions"))
 		conn.Close()
@@ -97,6 +108,27 @@ func (s *Server) open(ctx context.Context, conn net.Conn) {
 	}()
 }
 
+// oust closes the session that has waited longest for its client without holding a node id, one that never gave a command
+// before one that did. False: there is none. The caller holds mu.
+func (s *Server) oust() bool {
+	var worst *session
+	for _, ss := range s.sessions {
+		if !ss.idle || ss.held != 0 {
+			continue
+		}
+		if worst == nil || ss.command == "" && worst.command != "" || (ss.command == "") == (worst.command == "") && ss.used.Before(worst.used) {
+			worst = ss
+		}
+	}
+	if worst == nil {
+		return false
+	}
+	worst.ousted = true
+	worst.conn.Close()
+	delete(s.sessions, worst.id)
+	return true
+}
+
 // run serves the connection and says why it ended; an empty reason needs no word.
 func (ss *session) run(ctx context.Context) (reason string) {
 	for {
@@ -105,15 +137,27 @@ func (ss *session) run(ctx context.Context) (reason string) {
 			return ss.explain(err)
 		}
 		ss.server.mu.Lock()
-		ss.command, ss.used = request.Command, time.Now()
+		ss.command, ss.used, ss.idle = request.Command, time.Now(), false
+		ousted := ss.ousted
 		ss.server.mu.Unlock()
+		if ousted {
+			return ""
+		}
 		a := ss.server.execute(ctx, ss, request)
+		if a.next == goOn {
+			ss.server.mu.Lock()
+			ss.used, ss.idle = time.Now(), true
+			ss.server.mu.Unlock()
+		}
 		if a.stream != nil {
 			// Before the answer: whoever has it may rely on hearing all that happens from then on.
 			ss.server.events.add(a.stream)
 			defer ss.server.events.remove(a.stream)
 		}
 		if err := ss.write(a.bytes); err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return ""
+			}
 			return fmt.Sprintf("it did not read the answer to %q (%v)", request.Command, err)
 		}
 		switch a.next {
