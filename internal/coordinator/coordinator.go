@@ -155,8 +155,10 @@ type Block struct {
 	epoch    epoch
 	outcomes *outcome.Table
 	clients  [256]client // by node
-	closes   uint32      // table closes so far
-	stopping bool        // no new transactions
+	// sessions counts open transactions by a hash of their sessions: one that ends with none needs no search.
+	sessions [sessionHashes]uint32
+	closes   uint32 // table closes so far
+	stopping bool   // no new transactions
 	stopFrom signal.Addr
 	stopRef  uint32
 

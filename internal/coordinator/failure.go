@@ -28,7 +28,9 @@ func (b *Block) rollBack(node uint8, session uint16) {
 }
 
 func (b *Block) onCloseOrd(h *signal.Head) {
-	b.rollBack(h.From.Node(), h.From.Instance())
+	if n, session := h.From.Node(), h.From.Instance(); session == 0 && b.clients[n].open > 0 || b.sessions[sessionHash(h.From)] > 0 {
+		b.rollBack(n, session)
+	}
 	b.outcomes.Forget(h.From)
 }
 

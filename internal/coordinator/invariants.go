@@ -10,11 +10,13 @@ import (
 func (b *Block) Invariants() {
 	ops := 0
 	var inside [2]uint32
+	sessions := b.sessions
 	for i := uint32(0); i < b.txs.High(); i++ {
 		t := b.txs.Find(i)
 		if t == nil {
 			continue
 		}
+		sessions[sessionHash(t.client)]--
 		var run, undo, prep uint32
 		for oi := t.head; oi != pool.None; oi = b.ops.At(oi).next {
 			o := b.ops.At(oi)
@@ -51,6 +53,9 @@ func (b *Block) Invariants() {
 	}
 	if ops != b.ops.Used() {
 		invariant.Failf("%d operations belong to transactions, %d records are in use", ops, b.ops.Used())
+	}
+	if sessions != [sessionHashes]uint32{} {
+		invariant.Failf("transactions by session are miscounted")
 	}
 	if inside != b.epoch.inside {
 		invariant.Failf("transactions inside epochs: %v, counted %v", inside, b.epoch.inside)

@@ -16,6 +16,14 @@ func (b *Block) bucket(client signal.Addr, num uint32) *uint32 {
 	return &b.buckets[x>>32&uint64(len(b.buckets)-1)]
 }
 
+// sessionHashes is a power of two.
+const sessionHashes = 4096
+
+// sessionHash chooses the counter of open transactions that a session shares with a few others.
+func sessionHash(client signal.Addr) uint32 {
+	return uint32(client) * 0x9E3779B1 / (1 << 32 / sessionHashes)
+}
+
 // find is the open transaction of a client with that number, or None.
 func (b *Block) find(client signal.Addr, num uint32) (uint32, *transaction) {
 	for i := *b.bucket(client, num); i != pool.None; {
@@ -39,6 +47,7 @@ func (b *Block) begin(client signal.Addr, num uint32) (uint32, *transaction) {
 		failRef: signal.NoRef}
 	*p = i
 	b.clients[client.Node()].open++
+	b.sessions[sessionHash(client)]++
 	return i, t
 }
 
@@ -58,6 +67,7 @@ func (b *Block) end(i uint32, t *transaction) {
 		o = next
 	}
 	node := t.client.Node()
+	b.sessions[sessionHash(t.client)]--
 	b.txs.Release(i)
 	b.closeTables()
 	b.clients[node].open--
