@@ -176,6 +176,9 @@ func (e *Env) TakeDirty(f func(d Dest, b *Buf)) {
 	e.dirty = e.dirty[:0]
 }
 
+// Dirty tells whether something waits for TakeDirty.
+func (e *Env) Dirty() bool { return len(e.dirty) > 0 }
+
 // Jobs tells whether signals wait for blocks of the own thread.
 func (e *Env) Jobs() bool { return e.out[e.self].n > 0 }
 

@@ -20,13 +20,15 @@ type api struct {
 
 // session is a session of the record API with the streams of transactions that run in it.
 type session struct {
-	api    *api
-	index  int // instance; from 1
-	thread *Thread
-	s      *client.Session
-	slots  []*slot
-	byTx   []*txn // by the index of the client's transaction
-	proc   *Process
+	api        *api
+	index      int // instance; from 1
+	thread     *Thread
+	s          *client.Session
+	slots      []*slot
+	byTx       []*txn // by the index of the client's transaction
+	operations int
+	proc       *Process
+	closing    bool // what is under way ends with 4121
 }
 
 // clientTick is how often a client's runtime gives its blocks the time.
@@ -45,21 +47,56 @@ func newAPI(n *Network, id uint8, sessions, transactions, operations int, r *Ran
 		a.spread()
 	}
 	for i := 1; i <= sessions; i++ {
-		s := &session{api: a, index: i, thread: a.proc.Threads[i], byTx: make([]*txn, transactions), proc: a.proc}
-		s.s = client.NewSession(s.thread.Env, client.Config{Instance: uint16(i), MaxTransactions: transactions,
-			MaxOperations: operations, Done: s.done})
+		s := &session{api: a, index: i, thread: a.proc.Threads[i], byTx: make([]*txn, transactions), proc: a.proc, operations: operations}
+		s.open(0)
 		s.thread.Handle = func(p unsafe.Pointer) {
 			s.s.Deliver((*signal.Head)(p))
 			if s.s.Counters.Malformed != 0 {
 				n.failf("%v met an answer that does not fit what it asked: %s", s, signal.Format((*signal.Head)(p)))
 			}
 		}
-		s.thread.Flush = s.s.Settle
+		s.thread.Flush = func() { s.s.Settle() }
+		if n.weather.Lazy.Mean > 0 {
+			s.thread.Lazy = &n.weather.Lazy
+		}
 		a.sessions = append(a.sessions, s)
 	}
 	phase := int64(r.Below(clientTick))
 	n.at(phase, a.tick)
 	return a
+}
+
+// open makes the client's block. first is where transaction numbers begin.
+func (s *session) open(first uint32) {
+	s.s = client.NewSession(s.thread.Env, client.Config{Instance: uint16(s.index), MaxTransactions: len(s.byTx), MaxOperations: s.operations,
+		FirstTx: first, Done: s.done})
+	s.s.SetView(s.api.seen)
+}
+
+// reopen closes the session, whatever is under way, and opens another one under the same number at once. It does
+// nothing while a commit is under way, whose outcome would not be known.
+func (s *session) reopen(stats *statistics) {
+	for _, x := range s.slots {
+		switch {
+		case x.t == nil:
+		case x.t.move == moveCommit:
+			return
+		default:
+			stats.Cut++
+		}
+	}
+	stats.Reopened++
+	s.api.net.onThread(s.thread, func() {
+		s.closing = true
+		s.s.Close()
+		for _, x := range s.slots {
+			if x.t != nil { // nothing was awaited for it, so nobody has been told
+				x.failed(x.t, x.t.tx.Err())
+			}
+		}
+		s.closing = false
+		s.open(s.s.LastTx())
+	})
 }
 
 // tick gives the blocks the time.
@@ -69,7 +106,7 @@ func (a *api) tick() {
 		a.spread()
 	})
 	for _, s := range a.sessions {
-		a.net.onThread(s.thread, s.s.Tick)
+		a.net.onThread(s.thread, func() { s.s.Tick() })
 	}
 	a.net.at(a.net.now+clientTick, a.tick)
 }

@@ -72,7 +72,7 @@ func (c *cluster) newNode(conf *config.Config, id int, r *Random) (*dataNode, er
 	d.node = datanode.New(cfg, layout, m, envs)
 	for i, t := range d.proc.Threads {
 		d.node.Threads[i].Runtime = func(h *signal.Head) { c.runtime(d, h) }
-		t.Handle = d.node.Threads[i].Deliver
+		t.Handle, t.Touch = d.node.Threads[i].Deliver, d.node.Threads[i].Touch
 	}
 	return d, nil
 }

@@ -55,6 +55,7 @@ type Weather struct {
 	Self   Delay // from a thread to itself
 	Work   Delay // executing one signal
 	Wake   Delay // from a signal's arrival at an idle thread to its execution
+	Lazy   Delay // how long clients keep what they have to send
 	// Batch: up to so many signals are executed before what they sent leaves the thread.
 	Batch int
 	// Slow of 8 links, threads and nodes are Factor times slower than the rest.
@@ -90,14 +91,17 @@ func drawWeather(r *Random) Weather {
 		w.Batch = r.Between(2, 32)
 	}
 	if r.Chance(1, 3) {
+		w.Lazy = Delay{Mean: int64(r.Between(1, 200)) * microsecond}
+	}
+	if r.Chance(1, 3) {
 		w.Slow, w.Factor = r.Between(1, 4), r.Between(2, 20)
 	}
 	return w
 }
 
 func (w Weather) String() string {
-	return fmt.Sprintf("link=%v inside=%v self=%v work=%v wake=%v batch=%d slow=%d/8x%d",
-		w.Link, w.Inside, w.Self, w.Work, w.Wake, w.Batch, w.Slow, w.Factor)
+	return fmt.Sprintf("link=%v inside=%v self=%v work=%v wake=%v lazy=%v batch=%d slow=%d/8x%d",
+		w.Link, w.Inside, w.Self, w.Work, w.Wake, w.Lazy, w.Batch, w.Slow, w.Factor)
 }
 
 // own draws what one link, thread or node has of a delay.

@@ -6,8 +6,8 @@ import (
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
-// poisoned is a word of dead bytes: a pointer, a length or an index made of it is far out of range. A delivered signal
-// that holds it has a field that nobody wrote.
+// poisoned is a word of what dead bytes are overwritten with: a pointer, a length or an index made of it is far out of
+// range. A delivered signal that holds it has a field that nobody wrote.
 const poisoned = 0xDBDBDBDB
 
 func kill(b []byte) {

@@ -67,12 +67,17 @@ type Thread struct {
 	Handle func(p unsafe.Pointer)
 	// Flush, if set, is called before what the thread has sent leaves it.
 	Flush func()
+	// Lazy, if set, is how long the thread keeps what it has to send, as a client does that combines requests.
+	Lazy *Delay
+	// Touch, if set, may look at signals that are about to be executed, as touch-ahead does.
+	Touch func(w *[16]unsafe.Pointer, n int)
 
 	number     int      // among all threads of the network
 	out        []*route // by the number of the receiving thread
 	ready      []*route // routes whose first signal has arrived
 	turnAt     int64    // when the next turn is due; 0 = none is planned
 	busyUntil  int64
+	lateUntil  int64 // until when a lazy thread keeps what it has to send; 0 = nothing is kept
 	timerAt    int64 // when the wake-up for the earliest timer is due; 0 = none
 	work, wake Delay
 }
@@ -170,6 +175,24 @@ func (n *Network) thread(a signal.Addr) *Thread {
 	return p.Threads[p.Threads[0].Env.Dest(a)-kernel.ThreadDest(0)]
 }
 
+// late lets a lazy thread keep what it has to send for a while.
+func (t *Thread) late(n *Network) bool {
+	switch {
+	case t.lateUntil > n.now:
+		return true
+	case t.lateUntil != 0: // its time has come
+		t.lateUntil = 0
+		return false
+	}
+	wait := t.Lazy.draw(n.travel)
+	if wait == 0 {
+		return false
+	}
+	t.lateUntil = n.now + wait
+	n.at(t.lateUntil, func() { n.drain(t) })
+	return true
+}
+
 // routeFor finds or makes the route of a signal.
 func (n *Network) routeFor(from *Thread, h *signal.Head) *route {
 	to := n.thread(h.To)
@@ -200,6 +223,9 @@ func (n *Network) routeFor(from *Thread, h *signal.Head) *route {
 
 // drain takes everything that the thread's blocks have put into its buffers, and lets it travel.
 func (n *Network) drain(t *Thread) {
+	if t.Lazy != nil && t.Env.Dirty() && t.late(n) {
+		return
+	}
 	if t.Flush != nil {
 		t.Flush()
 	}
@@ -309,6 +335,7 @@ func (n *Network) turn(t *Thread) {
 	if t.Env.Jobs() {
 		n.drain(t)
 	}
+	n.touch(t)
 	at := n.now
 	for k := 0; k < n.weather.Batch && len(t.ready) > 0 && n.failure == nil; k++ {
 		i := 0
@@ -334,6 +361,20 @@ func (n *Network) turn(t *Thread) {
 	if len(t.ready) > 0 {
 		n.wakeUp(t)
 	}
+}
+
+// touch shows a thread what waits for it, which must change nothing.
+func (n *Network) touch(t *Thread) {
+	if t.Touch == nil || n.tamper != nil || len(t.ready) == 0 {
+		return
+	}
+	var w [16]unsafe.Pointer
+	k := 0
+	for _, r := range t.ready[:min(len(t.ready), len(w))] {
+		w[k] = unsafe.Pointer(&r.bytes[r.read])
+		k++
+	}
+	t.Touch(&w, k)
 }
 
 // execute delivers the first signal of a route.

@@ -31,7 +31,8 @@ type Options struct {
 	Threads []Layout
 	// PartitionsPerNode, and so on, are parameters of the configuration.
 	PartitionsPerNode  int
-	EpochMillis        int // TimeBetweenEpochs
+	EpochMillis        int // TimeBetweenEpochs; 0: an epoch ends with a global checkpoint alone
+	CheckpointMillis   int // TimeBetweenGlobalCheckpoints
 	LockTimeoutMillis  int // TransactionDeadlockDetectionTimeout
 	InactiveMillis     int // TransactionInactiveTimeout
 	MaxTransactions    int // MaxNoOfConcurrentTransactions
@@ -101,6 +102,8 @@ type LoadOptions struct {
 	// Weights of the kinds of transactions, in the order of the kinds table.
 	Weights [kindsDrawn]int
 	Streams int // of transactions in each session
+	// Reopened: so many times during the load a session is closed with what is under way, and opened anew.
+	Reopened int
 }
 
 // Draw draws the options of a run from its seed.
@@ -151,7 +154,8 @@ func (o *Options) drawShape(r *Random, w Wanted) {
 
 func (o *Options) drawParameters(r *Random) {
 	o.PartitionsPerNode = r.Between(1, 4)
-	o.EpochMillis = Pick(r, 1, 5, 10, 100, 100, 1000)
+	o.EpochMillis = Pick(r, 0, 1, 5, 10, 100, 100, 1000)
+	o.CheckpointMillis = Pick(r, 20, 200, 1000, 2000)
 	o.LockTimeoutMillis = Pick(r, 50, 50, 100, 100, 500, 1200)
 	o.InactiveMillis = Pick(r, 1000, 5000, 60_000)
 	o.MaxTransactions = Pick(r, 32, 32, 64, 1024)
@@ -176,6 +180,7 @@ func (o *Options) drawLoad(r *Random, w Wanted) {
 	l.LargeBytes = Pick(r, 20, 200, 2000, 8000, 25_000)
 	l.Dense = r.Chance(1, 8)
 	l.SchemaChanges = r.Between(0, 6)
+	l.Reopened = Pick(r, 0, 0, 3, 30)
 	l.Streams = Pick(r, 1, 1, 2, 4)
 	for i := range l.Weights {
 		l.Weights[i] = Pick(r, 0, 1, 1, 2, 8)
@@ -194,8 +199,8 @@ func (o Options) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d data nodes, %d replicas, threads %v, %d partitions per node, %d clients of %d sessions, %s\n",
 		o.Seed, o.DataNodes, o.Replicas, o.Threads, o.PartitionsPerNode, o.Clients, o.Sessions, ns(o.VirtualTime))
-	fmt.Fprintf(&b, "epochs every %d ms, lock timeout %d ms, inactive timeout %d ms, %d transactions, %d operations, %d MB, %d KB of copies\n",
-		o.EpochMillis, o.LockTimeoutMillis, o.InactiveMillis, o.MaxTransactions, o.MaxOperations, o.DataMemoryMegabyte, o.CopyKilobyte)
+	fmt.Fprintf(&b, "epochs every %d ms, checkpoints every %d ms, lock timeout %d ms, inactive timeout %d ms, %d transactions, %d operations, %d MB, %d KB of copies\n",
+		o.EpochMillis, o.CheckpointMillis, o.LockTimeoutMillis, o.InactiveMillis, o.MaxTransactions, o.MaxOperations, o.DataMemoryMegabyte, o.CopyKilobyte)
 	fmt.Fprintf(&b, "weather %v\nload %+v", o.Weather, o.Load)
 	return b.String()
 }
@@ -212,6 +217,7 @@ Diskless=1
 DataMemory=%dM
 PartitionsPerNode=%d
 TimeBetweenEpochs=%d
+TimeBetweenGlobalCheckpoints=%d
 TransactionDeadlockDetectionTimeout=%d
 TransactionInactiveTimeout=%d
 MaxNoOfConcurrentTransactions=%d
@@ -220,7 +226,7 @@ MaxNoOfConcurrentOperations=%d
 [NDB_MGMD]
 NodeId=%d
 HostName=localhost
-`, o.Replicas, o.DataMemoryMegabyte, o.PartitionsPerNode, o.EpochMillis, o.LockTimeoutMillis, o.InactiveMillis,
+`, o.Replicas, o.DataMemoryMegabyte, o.PartitionsPerNode, o.EpochMillis, o.CheckpointMillis, o.LockTimeoutMillis, o.InactiveMillis,
 		o.MaxTransactions, o.MaxOperations, mgmNode)
 	for i, l := range o.Threads {
 		fmt.Fprintf(&b, "\n[NDBD]\nNodeId=%d\nHostName=localhost\n%s", i+1, l.config())

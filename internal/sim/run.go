@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"io"
+	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/signal"
 )
@@ -34,7 +35,7 @@ type run struct {
 	cluster *cluster
 	apis    []*api
 	load    *load
-	stage   string // for messages
+	epoch   signal.GCI // the newest that a node was told to be committed
 }
 
 // Run simulates a cluster and its clients. The result depends on the options alone.
@@ -51,11 +52,12 @@ func Run(o Options, c Config) (Result, error) {
 		n.trace = func(at int64, h *signal.Head) { fmt.Fprintln(c.Trace, traceLine(at, h)) }
 	}
 	n.tamper = c.tamper
-	if o.InvariantsEvery > 0 {
-		n.after = func(*Thread, *signal.Head) {
-			if n.delivered%uint64(o.InvariantsEvery) == 0 {
-				x.cluster.invariants()
-			}
+	n.after = func(_ *Thread, h *signal.Head) {
+		if h.Num == signal.NumEpochRep {
+			x.epoch = max(x.epoch, signal.JoinGCI((*signal.EpochRep)(unsafe.Pointer(h)).GCI))
+		}
+		if o.InvariantsEvery > 0 && n.delivered%uint64(o.InvariantsEvery) == 0 {
+			x.cluster.invariants()
 		}
 	}
 	if x.cluster, err = newCluster(n, &o, r.Sub("cluster")); err != nil {
@@ -92,6 +94,7 @@ func (x *run) all() {
 	l.start(l.o.Transactions, x.o.VirtualTime)
 	schema := false
 	l.changeSchema(l.o.SchemaChanges, x.o.VirtualTime/int64(2*l.o.SchemaChanges+2), func() { schema = true })
+	l.reopenSessions(l.o.Reopened, x.o.VirtualTime/int64(l.o.Reopened+1))
 	n.runUntil(n.now+x.o.VirtualTime, l.idle)
 	l.stop()
 	x.until("the last transactions", x.answerLimit(), func() bool { return l.begun == l.ended && schema })
@@ -126,7 +129,6 @@ func (x *run) answerLimit() int64 {
 
 // until runs until done says so, and fails the run when it does not within limit.
 func (x *run) until(what string, limit int64, done func() bool) {
-	x.stage = what
 	if !x.net.runUntil(x.net.now+limit, done) && x.net.failure == nil {
 		checkAnswered(x.net, x.load)
 		x.net.failf("%s of virtual time were not enough for %s", ns(limit), what)
@@ -142,11 +144,26 @@ func (x *run) step(what string, f func(done func())) {
 	x.until(what, 300*second, func() bool { return ready })
 }
 
-// rest lets the cluster come to rest: what follows behind answers (completes, acknowledgements) and a few epochs.
+// rest lets the cluster come to rest: what follows behind answers (completes, acknowledgements) and a few epochs, for
+// which nothing may be in the way.
 func (x *run) rest() {
 	if x.net.failure == nil {
-		x.net.runUntil(x.net.now+500*millisecond+3*int64(x.o.EpochMillis)*millisecond, nil)
+		before := x.epoch
+		defer func() {
+			if x.epoch == before {
+				x.net.failf("the epoch is %v, as it was before a rest of three epochs", before)
+			}
+		}()
+		x.net.runUntil(x.net.now+500*millisecond+3*x.o.epochTime(), nil)
 	}
+}
+
+// epochTime is how long an epoch lasts at most when nothing is in its way, ns.
+func (o *Options) epochTime() int64 {
+	if o.EpochMillis == 0 {
+		return int64(o.CheckpointMillis) * millisecond
+	}
+	return int64(min(o.EpochMillis, o.CheckpointMillis)) * millisecond
 }
 
 // ready tells whether every client knows every data node as started.

@@ -13,8 +13,9 @@ type statistics struct {
 	Committed, Aborted [kindsOfTransactions]int
 	// Codes counts the errors that rolled transactions back.
 	Codes map[int]int
-	// Tables counts tables that were created and dropped during the load.
-	Tables int
+	// Tables counts tables that were created and dropped during the load, Reopened sessions that were closed and opened anew,
+	// Cut transactions that this ended.
+	Tables, Reopened, Cut int
 }
 
 func (s *statistics) committed(kind int) { s.Committed[kind]++ }
@@ -42,6 +43,8 @@ func (s *statistics) add(o *statistics) {
 		s.Codes[code] += n
 	}
 	s.Tables += o.Tables
+	s.Reopened += o.Reopened
+	s.Cut += o.Cut
 }
 
 // transactions are those that ended, however.
@@ -63,7 +66,7 @@ func (s *statistics) String() string {
 		codes = append(codes, code)
 	}
 	sort.Ints(codes)
-	fmt.Fprintf(&b, "%d tables, errors", s.Tables)
+	fmt.Fprintf(&b, "%d tables, %d sessions reopened, %d transactions cut, errors", s.Tables, s.Reopened, s.Cut)
 	for _, code := range codes {
 		fmt.Fprintf(&b, " %d:%d", code, s.Codes[code])
 	}

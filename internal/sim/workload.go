@@ -149,6 +149,20 @@ func (l *load) start(budget int, time int64) {
 	l.wake()
 }
 
+// reopenSessions closes and opens sessions, times times, with random pauses of about pause.
+func (l *load) reopenSessions(times int, pause int64) {
+	if times == 0 || l.phase != phaseLoad {
+		return
+	}
+	l.net.at(l.net.now+l.random.Exponential(pause), func() {
+		a := l.apis[l.random.Int(len(l.apis))]
+		if l.phase == phaseLoad {
+			a.sessions[l.random.Int(len(a.sessions))].reopen(&l.model.stats)
+		}
+		l.reopenSessions(times-1, pause)
+	})
+}
+
 // startOn lets the streams insert or read cells until none is left.
 func (l *load) startOn(p phase, cells []*cell) {
 	l.phase, l.pace = p, 0
