@@ -61,3 +61,11 @@ func ErrorOf(code int) error {
 func CodeOf(err error) int {
 	return ndberror.CodeOf(err)
 }
+
+// codeError makes an error of a core's.
+func codeError(e *ndberror.Error) error {
+	if e == nil {
+		return nil
+	}
+	return e
+}

@@ -43,5 +43,5 @@
 // Invariants: a transaction ends once; Done is called once for each start that returned true; a record that is free is
 // named by no signal that would be accepted; at most outcome.Window commits are beyond the acknowledgement.
 //
-// Read next: session.go, define.go, commit.go, deliver.go, failure.go; conn.go; format.go for rows.
+// Read next: session.go, define.go, commit.go, deliver.go, failure.go; conn.go; format.go, encode.go, decode.go for rows.
 package client
