@@ -133,6 +133,7 @@ type operation struct {
 	last     signal.Addr // tail of the chain
 	first    uint32      // record at the primary
 	lastRef  uint32      // record at the tail
+	seq      uint32      // tells operations that have this record one after the other apart
 	table    uint16
 	frag     uint16
 	op       uint8
@@ -158,6 +159,7 @@ type Block struct {
 	// sessions counts open transactions by a hash of their sessions: one that ends with none needs no search.
 	sessions [sessionHashes]uint32
 	closes   uint32 // table closes so far
+	seq      uint32 // operations so far
 	stopping bool   // no new transactions
 	stopFrom signal.Addr
 	stopRef  uint32

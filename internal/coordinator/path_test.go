@@ -35,6 +35,7 @@ type world struct {
 
 	inOrder   bool               // serve the queues in the order of their first use, not at random
 	holdEpoch bool               // stop an epoch change between its rounds
+	held      [2]uint8           // serve the queue of this pair of nodes not at all
 	trace     func(*signal.Head) // sees signals between nodes, and answers to the dictionary
 }
 
@@ -221,7 +222,7 @@ func (w *world) step() bool {
 	w.flush(clientNode, w.client)
 	var ks [][2]uint8
 	for _, k := range w.pairs {
-		if len(w.queues[k]) > 0 {
+		if len(w.queues[k]) > 0 && k != w.held {
 			ks = append(ks, k)
 		}
 	}
@@ -378,5 +379,61 @@ func TestABackupThatRefusedAnInsertRefusesWhatFollowsIt(t *testing.T) {
 		if rows := w.compare(); len(rows) != 0 {
 			t.Fatalf("operations %v left rows: %v", ops, rows)
 		}
+	}
+}
+
+// TestAWaitRepOfAnEarlierTransaction has a broken client that gives a number and its references to a second transaction,
+// while what the primary said of the first one's waiting is still on its way: the coordinator must not take it for the
+// second one's.
+func TestAWaitRepOfAnEarlierTransaction(t *testing.T) {
+	w := newWorld(t, 1, 4, 2, nil, oneWord...)
+	w.inOrder = true
+	key := uint32(0)
+	for w.chains[key%uint32(w.frags)][0].Node() != 1 {
+		key++
+	}
+	settle := func() {
+		for w.step() {
+		}
+	}
+	end := func(tx uint32) {
+		tc := signal.MakeAddr(uint8(tx%4+1), signal.BlockTC, 0)
+		r := kernel.Send[signal.TxReq](w.client, tc, signal.MakeAddr(clientNode, signal.BlockClient, 1), signal.NumTxReq)
+		r.Tx, r.Action, r.Seq, r.Ack = tx, signal.TxRollback, 0, 0
+		settle()
+	}
+	const here, there = 4, 6 // transactions with their coordinator at the primary, and at node 3
+	w.op(signal.NumWriteReq, 1, 0, 1, 1, signal.OpInsert, 0, key, 1)
+	settle()
+	w.op(signal.NumKeyReq, 1, 0, here, 0, signal.OpUpdate, signal.FlagStart|signal.FlagExecute, key, 2)
+	settle()
+	w.held = [2]uint8{1, 3}
+	w.op(signal.NumKeyReq, 1, 0, there, 0, signal.OpUpdate, signal.FlagStart|signal.FlagExecute, key, 3)
+	settle()
+	end(here)
+	end(there)
+	if w.nodes[3].tc.Transactions() != 0 {
+		t.Fatal("the first transaction has not ended")
+	}
+	// Another takes the record that the first one had at the primary.
+	w.op(signal.NumKeyReq, 1, 0, here+8, 0, signal.OpInsert, signal.FlagStart|signal.FlagExecute, key+4*uint32(w.frags), 2)
+	settle()
+	w.op(signal.NumKeyReq, 1, 0, there, 0, signal.OpUpdate, signal.FlagStart|signal.FlagExecute, key, 4)
+	for w.nodes[3].tc.Transactions() == 0 {
+		w.step()
+	}
+	for k := range w.queues { // what was said of the first comes before the second has reached the primary
+		if k == w.held {
+			b := w.queues[k][0]
+			w.queues[k] = w.queues[k][1:]
+			w.deliver(3, unsafe.Pointer(&b[0]))
+		}
+	}
+	w.held = [2]uint8{}
+	end(there)
+	end(here + 8)
+	w.atRest()
+	if rows := w.compare(); rows[key] != 1 || len(rows) != 1 {
+		t.Fatal(rows)
 	}
 }

@@ -83,10 +83,11 @@ func (b *Block) prepare(i uint32, t *transaction, r *signal.KeyReq) bool {
 		b.abort(i, t, codeNoOperations, r.Ref)
 		return false
 	}
+	b.seq++
 	primary := b.tables[r.Table].primary[r.Frag]
 	flags := r.Flags & (signal.FlagAll | signal.FlagNoWait)
 	*o = operation{tx: i, next: pool.None, ref: r.Ref, primary: primary, first: signal.NoRef, lastRef: signal.NoRef,
-		table: r.Table, frag: r.Frag, op: r.Op, flags: r.Flags}
+		seq: b.seq, table: r.Table, frag: r.Frag, op: r.Op, flags: r.Flags}
 	if write {
 		t.writes++
 		if !t.marked {
@@ -105,7 +106,7 @@ func (b *Block) prepare(i uint32, t *transaction, r *signal.KeyReq) bool {
 
 	body := signal.Pad(uint32(r.KeyLen)) + signal.Pad(uint32(r.DataLen))
 	s := (*signal.PrepareReq)(b.env.Put(primary, b.self, signal.NumPrepareReq, signal.PrepareReqSize+body))
-	s.OpRef, s.TcRef, s.Tc, s.Client, s.Ref, s.Tx, s.Seq, s.Ack = oi, oi, b.self, r.From, r.Ref, r.Tx, 0, r.Ack
+	s.OpRef, s.TcRef, s.Tc, s.Client, s.Ref, s.Tx, s.Seq, s.Ack = oi, oi, b.self, r.From, r.Ref, r.Tx, o.seq, r.Ack
 	s.Table, s.Version, s.Frag, s.Op, s.Flags = r.Table, r.Version, r.Frag, r.Op, flags
 	s.RowID, s.First, s.KeyLen, s.DataLen = signal.NoRef, signal.NoRef, r.KeyLen, r.DataLen
 	copy(unsafe.Slice((*byte)(s.Key()), body), unsafe.Slice((*byte)(r.Key()), body))
@@ -231,16 +232,12 @@ func (b *Block) onPrepareConf(r *signal.PrepareConf) {
 
 func (b *Block) onWaitRep(r *signal.WaitRep) {
 	o := b.ops.Find(r.TcRef)
-	if o == nil || o.state != running || o.ref != r.Ref {
-		b.Stale++ // overtaken by what the tail said
+	if o == nil || o.state != running || o.seq != r.Seq {
+		b.Stale++ // overtaken by what the tail said, or by the end of its transaction
 		return
 	}
 	i := o.tx
 	t := b.txs.At(i)
-	if t.client != r.Client || t.num != r.Tx {
-		b.Stale++
-		return
-	}
 	o.state, o.first = waiting, r.First
 	if t.state == aborting {
 		b.undo(i, t, o, r.TcRef)

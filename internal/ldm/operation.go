@@ -34,7 +34,7 @@ type operation struct {
 	client signal.Addr
 	tx     uint32      // client, tx and tc name the transaction
 	ref    uint32      // the client's operation
-	seq    uint32      // one-shot: commit sequence
+	seq    uint32      // one-shot: commit sequence; else the coordinator\'s number of the operation
 	tc     signal.Addr // 0: one-shot
 	tcRef  uint32
 	prev   signal.Addr // the replica before in the chain; at the primary 0

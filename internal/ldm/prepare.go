@@ -75,7 +75,7 @@ func (b *Block) onPrepareReq(r *signal.PrepareReq) {
 		b.prepareRef(r.Tc, r.TcRef, codeNoOperations, signal.NoRef)
 		return
 	}
-	o.client, o.tx, o.ref, o.tc, o.tcRef = r.Client, r.Tx, r.Ref, r.Tc, r.TcRef
+	o.client, o.tx, o.ref, o.seq, o.tc, o.tcRef = r.Client, r.Tx, r.Ref, r.Seq, r.Tc, r.TcRef
 	o.op, o.flags = r.Op, r.Flags
 	o.write, o.exclusive = !signal.IsRead(r.Op), r.Op != signal.OpReadShared
 	b.execute(i, o, q, &r.Head, false)
@@ -152,7 +152,7 @@ func (b *Block) wait(i uint32, o *operation, r *store.RowHead, h *signal.Head) {
 	if !o.oneShot() && !o.waited {
 		o.waited = true
 		w := kernel.Send[signal.WaitRep](b.env, o.tc, b.self, signal.NumWaitRep)
-		w.TcRef, w.First, w.Client, w.Tx, w.Ref = o.tcRef, i, o.client, o.tx, o.ref
+		w.TcRef, w.First, w.Seq = o.tcRef, i, o.seq
 	}
 }
 

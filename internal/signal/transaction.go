@@ -16,7 +16,7 @@ type PrepareReq struct {
 	Client  Addr
 	Ref     uint32 // the client's operation
 	Tx      uint32
-	Seq     uint32 // of a ChainReq: commit sequence number; else 0
+	Seq     uint32 // of a ChainReq: commit sequence number; from a coordinator: tells operations that had its record apart
 	Ack     uint32
 	Table   uint16
 	Version uint16
@@ -65,11 +65,9 @@ type PrepareRef struct {
 // by all that comes from further down the chain, even by the end of the transaction: so it says whom it means.
 type WaitRep struct {
 	Head
-	TcRef  uint32
-	First  uint32
-	Client Addr
-	Tx     uint32
-	Ref    uint32
+	TcRef uint32
+	First uint32
+	Seq   uint32 // of the PrepareReq
 }
 
 // Step is a step of commit, complete or abort. CommitReq and CompleteReq enter at the tail and run up the
