@@ -34,6 +34,7 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 		return
 	}
 	o.client, o.tx, o.ref, o.seq = r.Client, r.Tx, r.Ref, r.Seq
+	b.shots[r.Client.Node()]++
 	o.op, o.flags, o.first, o.prev, o.prevOp, o.id = r.Op, r.Flags, r.First, r.From, r.OpRef, r.RowID
 	o.write, o.exclusive = true, true
 	if f.tail() {

@@ -46,13 +46,8 @@ func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
 
 // clientDone confirms that nothing of a failed node is left.
 func (b *Block) clientDone(n uint8) {
-	if b.failing[n] == 0 {
+	if b.failing[n] == 0 || b.shots[n] != 0 {
 		return
-	}
-	for i := uint32(0); i < b.ops.High(); i++ {
-		if o := b.ops.Find(i); o != nil && o.oneShot() && o.client.Node() == n {
-			return
-		}
 	}
 	to := b.failing[n]
 	b.failing[n] = 0

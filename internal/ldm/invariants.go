@@ -8,14 +8,18 @@ import (
 // Invariants checks that locks, queues and counters agree. The simulator calls it between signals; it is slow.
 func (b *Block) Invariants() {
 	waiters, shots := 0, 0
+	var byClient [256]uint32
 	var inside [2]uint32
 	for i := uint32(0); i < b.ops.High(); i++ {
 		o := b.ops.Find(i)
 		if o == nil {
 			continue
 		}
-		if o.oneShot() && o.prev == 0 {
-			shots++
+		if o.oneShot() {
+			byClient[o.client.Node()]++
+			if o.prev == 0 {
+				shots++
+			}
 		}
 		switch o.state {
 		case executing:
@@ -65,6 +69,9 @@ func (b *Block) Invariants() {
 	}
 	if shots != b.oneShots {
 		invariant.Failf("%d one-shot writes are under way, counted %d", shots, b.oneShots)
+	}
+	if byClient != b.shots {
+		invariant.Failf("one-shot writes by client: %v, counted %v", byClient, b.shots)
 	}
 	if inside != b.epoch.inside {
 		invariant.Failf("chains inside epochs: %v, counted %v", inside, b.epoch.inside)

@@ -91,6 +91,7 @@ type Block struct {
 	stopRef  uint32
 	oneShots int // writes without a coordinator under way here as primary
 
+	shots    [256]uint32      // node → its writes without a coordinator under way here, as primary or further down
 	failing  [256]signal.Addr // node → who is owed a NodeFailConf
 	nfailing int
 	gone     [256]bool // clients that have failed and are not back: late signals about them leave no outcome

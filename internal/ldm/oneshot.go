@@ -53,6 +53,7 @@ func (b *Block) onWriteReq(r *signal.KeyReq) {
 	o.op, o.flags, o.write, o.exclusive = r.Op, r.Flags, true, true
 	f.oneShots++
 	b.oneShots++
+	b.shots[r.From.Node()]++
 	b.execute(i, o, q, &r.Head, false)
 }
 

@@ -111,6 +111,9 @@ func (b *Block) free(i uint32, o *operation) {
 		b.oneShots--
 	}
 	client := o.client
+	if o.oneShot() {
+		b.shots[client.Node()]--
+	}
 	b.ops.Release(i)
 	if f.table.closing {
 		b.closeTable(f.table)
