@@ -3,6 +3,7 @@ package up
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ output is in ndb_ID_out.log there, the cluster log in ndb_ID_cluster.log.`)
 		o.mgmPort = n
 		return err
 	})
-	s.Bool(&o.multiThreaded, "multi-threaded", "ndbmtd for data nodes (default: ndbmtd where a node has\nmore than two CPUs, else ndbd)")
+	s.Bool(&o.multiThreaded, "multi-threaded", "ndbmtd for data nodes (default: ndbmtd where a node has\nmore than two CPUs or --set lays out threads, else ndbd)")
 	s.Func("run", "COMMAND", "run this shell command in place of waiting, with\nNDB_CONNECTSTRING set and this binary's folder first in\nPATH; then stop the cluster and exit with its status", func(text string) error {
 		if strings.TrimSpace(text) == "" {
 			return errors.New("there is no command")
@@ -93,6 +94,11 @@ func (o *choices) addSetting(text string) error {
 	}
 	o.settings = append(o.settings, setting{name, value})
 	return nil
+}
+
+// sets says whether a --set is for a parameter.
+func (o *choices) sets(name string) bool {
+	return slices.ContainsFunc(o.settings, func(s setting) bool { return strings.EqualFold(s.name, name) })
 }
 
 func parsePort(text string) (port int, err error) {

@@ -136,8 +136,9 @@ func (p *plan) compose(o *choices, m machine) *ini {
 		"MaxNoOfConcurrentOperations", strconv.Itoa(concurrentOperations),
 		// Nothing is written to disk so far; this says so, in place of a warning at every start.
 		"Diskless", "1")
-	p.multiThreaded = o.multiThreaded || share.multiThreaded
-	if p.multiThreaded {
+	layout := o.sets("ThreadConfig") || o.sets("MaxNoOfExecutionThreads")
+	p.multiThreaded = o.multiThreaded || share.multiThreaded || layout || o.sets("AutomaticThreadConfig")
+	if p.multiThreaded && !layout { // which it would override
 		defaults.set("AutomaticThreadConfig", "1")
 		defaults.set("NumCPUs", strconv.Itoa(share.cpus))
 	}

@@ -70,6 +70,28 @@ func TestTheMadeConfigurationIsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
+// A thread layout that is asked for is the one that runs, by the program that has threads.
+func TestAThreadLayoutThatIsSetIsUsed(t *testing.T) {
+	for _, set := range []string{"threadconfig=main,ldm={count=2},tc={count=2},recv={count=2},rep", "MaxNoOfExecutionThreads=4"} {
+		for _, more := range [][]string{nil, {"--multi-threaded"}} {
+			p, c, err := planFor(t, append(more, "--mgm-port", "0", "--set", set)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !p.multiThreaded || c.Node(1).ThreadLayout().Source == config.ThreadsAutomatic {
+				t.Errorf("%s: %s", set, p.text)
+			}
+		}
+	}
+	p, c, err := planFor(t, "--mgm-port", "0", "--set", "AutomaticThreadConfig=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := c.Node(1).ThreadLayout(); !p.multiThreaded || l.Source != config.ThreadsAutomatic || l.CPUs == 0 {
+		t.Errorf("%s", p.text)
+	}
+}
+
 func TestTheBenchmarkCommandsOfUsersFit(t *testing.T) {
 	_, c, err := planFor(t, "--mgm-port", "0")
 	if err != nil {
