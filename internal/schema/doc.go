@@ -51,8 +51,8 @@ import (
 // Codes that the cluster's clients know.
 const (
 	CodeInvalidTable     = 703  // the definition contradicts itself, or is not supported
-	CodeColumnName       = 704  // missing or too long
-	CodeTableName        = 705  // missing or too long
+	CodeColumnName       = 704  // missing, too long, or of bytes that no name has
+	CodeTableName        = 705  // missing, too long, or of bytes that no name has
 	CodeDuplicateColumn  = 720  // two columns of one name
 	CodeArrayLength      = 736  // length 0 for a type that needs one
 	CodeArrayTooLong     = 737  // one column is longer than a row may be

@@ -2,6 +2,8 @@ package schema
 
 import (
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Limits of a table.
@@ -133,8 +135,9 @@ func (t *Table) Validate() error {
 	if t.Fragments > DistributionBuckets {
 		return refuse(CodeTooManyFragments, "%d fragments: at most %d", t.Fragments, DistributionBuckets)
 	}
-	if !goodName(t.Name) || !goodName(t.Database) {
-		return refuse(CodeTableName, "database %q, table %q: a name has 1 to %d bytes, none of them zero", t.Database, t.Name, MaxNameBytes)
+	if !goodName(t.Name) || !goodName(t.Database) || strings.Contains(t.Name+t.Database, "/") {
+		return refuse(CodeTableName, "database %q, table %q: a name has 1 to %d bytes of UTF-8, no control character and no slash",
+			t.Database, t.Name, MaxNameBytes)
 	}
 	if n := len(t.Columns); n == 0 || n > MaxColumns {
 		return refuse(CodeInvalidTable, "%d columns: a table has 1 to %d", n, MaxColumns)
@@ -172,7 +175,7 @@ func (t *Table) Validate() error {
 
 func (c *Column) validate() error {
 	if !goodName(c.Name) {
-		return refuse(CodeColumnName, "column %q: a name has 1 to %d bytes, none of them zero", c.Name, MaxNameBytes)
+		return refuse(CodeColumnName, "column %q: a name has 1 to %d bytes of UTF-8, no control character", c.Name, MaxNameBytes)
 	}
 	if err := c.Type.supported(); err != nil {
 		e := err.(*Error)
@@ -191,8 +194,9 @@ func (c *Column) validate() error {
 	return nil
 }
 
+// goodName: names go into logs and onto terminals as they are.
 func goodName(s string) bool {
-	return s != "" && len(s) <= MaxNameBytes && strings.IndexByte(s, 0) < 0
+	return s != "" && len(s) <= MaxNameBytes && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // sizes is the longest key image, and the longest fixed and variable image together.
