@@ -268,7 +268,11 @@ func planChurn(x *slot, t *txn) move {
 	}
 	for _, c := range x.several(x.l.churn, many) {
 		a := (*action)(nil)
-		switch op := Pick(x.random, signal.OpInsert, signal.OpInsert, signal.OpDelete, signal.OpUpdate, signal.OpReadExclusive); op {
+		op := Pick(x.random, signal.OpInsert, signal.OpInsert, signal.OpDelete, signal.OpUpdate, signal.OpReadExclusive)
+		if x.l.o.Dense && x.random.Chance(1, 2) {
+			op = signal.OpInsert
+		}
+		switch op {
 		case signal.OpReadExclusive:
 			a = x.read(t, c, op)
 		case signal.OpUpdate:

@@ -534,8 +534,8 @@ func (m *model) allowed(t *txn, e *ndberror.Error) {
 	}
 	ok := false
 	switch {
-	case t.slot.s.closing:
-		ok = e.Code == ndberror.SessionClosed
+	case e.Code == ndberror.SessionClosed:
+		ok = t.slot.s.closing
 	case e.Code == ndberror.NotFound:
 		ok = mayMiss
 	case e.Code == ndberror.Duplicate:

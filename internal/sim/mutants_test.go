@@ -85,7 +85,7 @@ var mutants = []mutant{
 	{"a commit is lost", some(signal.NumCommitReq, 50, lost),
 		[]string{"never answered", "did not finish an epoch in time"}},
 	{"a complete is lost", some(signal.NumCompleteReq, 50, lost),
-		[]string{"never answered", "at rest", "is locked", "not enough for", "dropping sim/passing failed"}},
+		[]string{"never answered", "at rest", "is locked", "not enough for", "dropping sim/passing failed", "before a rest"}},
 	{"a chain's answer is lost", some(signal.NumChainConf, 50, lost),
 		[]string{"never answered", "dropping sim/passing failed", "not enough for"}},
 	{"a prepare comes twice", some(signal.NumPrepareReq, 50, doubled),
@@ -113,7 +113,7 @@ var mutants = []mutant{
 			}
 			return 1
 		}
-	}, []string{"keeps outcomes of"}},
+	}, []string{"keeps outcomes of", "failed with error 4005"}},
 }
 
 func TestEveryMutantIsCaught(t *testing.T) {

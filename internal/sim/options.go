@@ -182,15 +182,18 @@ func (o *Options) drawLoad(r *Random, w Wanted) {
 	l.SchemaChanges = r.Between(0, 6)
 	l.Reopened = Pick(r, 0, 0, 3, 30)
 	l.Streams = Pick(r, 1, 1, 2, 4)
+	if r.Chance(1, 8) { // a crowd, which the smallest pools cannot take in
+		l.Streams = 16
+	}
 	for i := range l.Weights {
 		l.Weights[i] = Pick(r, 0, 1, 1, 2, 8)
 	}
 	l.Weights[r.Int(len(l.Weights))] = 4 // at least one kind
 	if l.Dense {                         // much data, little memory
-		l.LargeBytes = Pick(r, 8000, 25_000)
-		l.Churned = r.Between(200, 800)
+		l.LargeBytes = 25_000
+		l.Churned = r.Between(400, 800)
 		l.Weights[kindChurn] = 8
-		o.DataMemoryMegabyte, o.PartitionsPerNode = r.Between(2, 3), r.Between(1, 2)
+		o.DataMemoryMegabyte, o.PartitionsPerNode = 2, r.Between(1, 2)
 	}
 }
 
