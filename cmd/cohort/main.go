@@ -58,7 +58,11 @@ func help(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		printHelp(stdout)
 		return 0
 	}
-	if args[0] == "--links" {
+	switch args[0] {
+	case "help", "version", "--help", "-?": // these have no help of their own; the list explains them
+		printHelp(stdout)
+		return 0
+	case "--links":
 		for _, t := range tools {
 			if t.link != "" {
 				fmt.Fprintln(stdout, t.link)

@@ -30,6 +30,14 @@ func TestHelpListsEveryToolUnderBothNames(t *testing.T) {
 	}
 }
 
+func TestHelpAboutHelpIsTheList(t *testing.T) {
+	for _, word := range []string{"help", "version", "--help", "-?"} {
+		if status, out, err := call("cohort", "help", word); status != 0 || err != "" || !strings.Contains(out, "Usage: cohort COMMAND") {
+			t.Errorf("cohort help %s: status %d, %q %q", word, status, out, err)
+		}
+	}
+}
+
 func TestBenchNamesItsBenchmarks(t *testing.T) {
 	for _, c := range []struct {
 		args   string
