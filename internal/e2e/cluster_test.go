@@ -91,6 +91,20 @@ func TestALostDataNodeStopsTheClusterWithTheReason(t *testing.T) {
 	}
 }
 
+// Whoever stops the cluster by the management client has asked for it: nothing failed.
+func TestCohortUpEndsWellAfterShutdown(t *testing.T) {
+	c := StartCluster(t, Options{})
+	c.MustRun(t, "ndb_mgm", "-e", "shutdown")
+	if status := c.Up.Wait(t); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	for _, want := range []string{"data node 1 (process ", ") has stopped in order", "cohort up: the cluster was stopped"} {
+		if !strings.Contains(c.Up.Stderr(), want) {
+			t.Errorf("no %q in %s", want, c.Up.Stderr())
+		}
+	}
+}
+
 func TestAClusterByHand(t *testing.T) {
 	dir := t.TempDir()
 	port := FreePort(t)

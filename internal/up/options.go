@@ -39,7 +39,7 @@ type choices struct {
 }
 
 // errSQLPort answers --sql-port, which scripts may know already.
-var errSQLPort = errors.New("--sql-port is not supported yet: there is no SQL node so far; leave the option out")
+var errSQLPort = errors.New("not supported yet: there is no SQL node so far; leave the option out")
 
 // describe is the set of options, with o as the place of their values.
 func (o *choices) describe() *options.Set {

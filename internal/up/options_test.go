@@ -76,7 +76,7 @@ func TestWrongOptionsAreRefusedWithTheReason(t *testing.T) {
 func TestASQLNodeIsNotSupportedYet(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	status := Main("cohort up", []string{"--sql-port", "3306"}, strings.NewReader(""), &stdout, &stderr)
-	if status != exitFailed || !strings.Contains(stderr.String(), "--sql-port is not supported yet: ") {
+	if status != exitFailed || !strings.Contains(stderr.String(), "option --sql-port: not supported yet: ") {
 		t.Fatalf("status %d, %q", status, stderr.String())
 	}
 }

@@ -84,6 +84,9 @@ func (c *child) ended() bool {
 	}
 }
 
+// inOrder reports whether the process has ended because it was asked to.
+func (c *child) inOrder() bool { return c.ended() && c.err == nil }
+
 // status says how an ended child ended.
 func (c *child) status() string {
 	var exit *exec.ExitError

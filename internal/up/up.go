@@ -260,8 +260,12 @@ func (r *runner) await(limit context.Context, what string, holds func() (bool, s
 		case s := <-r.interrupts:
 			return &interruption{s.(syscall.Signal)}
 		case <-limit.Done():
-			return fmt.Errorf("waited %v until %s, in vain: %s: look into the logs in %s, or wait longer with --start-timeout%s",
-				r.startTimeout, what, missing, r.dir, r.logTails())
+			where := "look into the logs in " + r.dir
+			if r.ephemeral {
+				where = "look at the ends of the logs below"
+			}
+			return fmt.Errorf("waited %v until %s, in vain: %s: %s, or wait longer with --start-timeout%s",
+				r.startTimeout, what, missing, where, r.logTails())
 		}
 	}
 }
@@ -287,7 +291,10 @@ func (r *runner) wait() (int, error) {
 			r.say("stopping")
 			return 0, nil
 		case c := <-ended:
-			if err := r.lost(c); err != nil {
+			if err := r.lost(c); errors.Is(err, errStopped) {
+				r.say("%v", err)
+				return 0, nil
+			} else if err != nil {
 				return exitFailed, err
 			}
 		}
@@ -306,18 +313,30 @@ func (r *runner) watch() <-chan *child {
 	return ended
 }
 
+// errStopped is the end of a cluster that somebody else has stopped in order, with SHUTDOWN of ndb_mgm.
+var errStopped = errors.New("the cluster was stopped")
+
 // lost tells that a child has ended; it is an error when no data node is left.
 func (r *runner) lost(c *child) error {
-	alive := 0
+	alive, inOrder := 0, true
 	for _, other := range r.children {
 		if other.data && !other.ended() {
 			alive++
+		} else if other.data {
+			inOrder = inOrder && other.inOrder()
 		}
 	}
-	if alive == 0 {
-		return fmt.Errorf("%s\nno data node is left", c.story())
+	if c.inOrder() {
+		r.say("%s (process %d) has stopped in order", c.what, c.cmd.Process.Pid)
+	} else {
+		r.say("%s", c.story())
 	}
-	r.say("%s", c.story())
+	if alive == 0 {
+		if inOrder {
+			return errStopped
+		}
+		return errors.New("no data node is left")
+	}
 	if c.data {
 		r.say("%d of %d data nodes go on", alive, len(r.plan.data))
 	} else {
