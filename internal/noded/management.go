@@ -81,7 +81,7 @@ func (m *management) enter(ctx context.Context, s *settings) error {
 	id, err := c.GetNodeID(ask, claim)
 	var no *mgmclient.Refusal
 	if errors.As(err, &no) {
-		return fmt.Errorf("the management server at %s gives no node id: %w", c.Addr(), err)
+		return fmt.Errorf("the management server at %s gives no node id: %w `ndb_mgm -e show` tells who has which", c.Addr(), err)
 	} else if err != nil {
 		return err
 	}

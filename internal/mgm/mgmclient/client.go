@@ -88,11 +88,16 @@ func ConnectTo(ctx context.Context, target config.ConnectString, opts Options) (
 	if opts.Timeout == 0 {
 		opts.Timeout = 3 * time.Second
 	}
+	var before error // of the try before: the last one may have been cut short, which tells nothing about the server
 	for try := 0; ; try++ {
 		c, err := tryAll(ctx, target, opts)
 		if err == nil {
 			return c, nil
 		}
+		if ctx.Err() != nil && before != nil {
+			return nil, before
+		}
+		before = err
 		if opts.Retries >= 0 && try >= opts.Retries || ctx.Err() != nil {
 			return nil, err
 		}

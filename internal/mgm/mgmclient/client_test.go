@@ -113,6 +113,16 @@ func TestTheContextEndsACall(t *testing.T) {
 	}
 }
 
+// Nothing listens on the port, and that is what the error says, also where the time ends in the middle of a try.
+func TestTheErrorNamesTheReasonAndNotTheEndOfTheTime(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	_, err := Connect(ctx, "127.0.0.1:1", Options{Retries: -1, RetryDelay: time.Nanosecond})
+	if err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Fatalf("%v", err)
+	}
+}
+
 // FuzzAnswers lets a server answer anything to every kind of question: a result or an error, never a panic.
 func FuzzAnswers(f *testing.F) {
 	f.Add("node status\nnodes: 1\nnode.1.type: NDB\nnode.1.status: STARTED\n\n")
