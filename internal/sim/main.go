@@ -60,7 +60,11 @@ func parse(args []string) (*command, *options.Set, error) {
 		a, err := strconv.ParseUint(first, 10, 64)
 		b, err2 := strconv.ParseUint(last, 10, 64)
 		if err != nil || err2 != nil || b < a {
-			return fmt.Errorf("%q to %q are no seeds: write a number, or for several A-B with A not above B", first, last)
+			given := first
+			if last != first {
+				given += "-" + last
+			}
+			return fmt.Errorf("%q is no seed: write a number, or for several A-B with A not above B", given)
 		}
 		c.first, c.last = a, b
 		return nil

@@ -76,7 +76,8 @@ func TestWrongCommandLines(t *testing.T) {
 		says string
 	}{
 		{[]string{"--seed", "x"}, "write a number"},
-		{[]string{"--seeds", "9-3"}, "A not above B"},
+		{[]string{"--seeds", "9-3"}, `"9-3" is no seed: write a number, or for several A-B with A not above B`},
+		{[]string{"--seed", "x"}, `"x" is no seed: `},
 		{[]string{"--nodes", "3"}, "must be a multiple"},
 		{[]string{"--nodes", "17"}, "from 0 to 16"},
 		{[]string{"--replicas", "5"}, "from 0 to 4"},
