@@ -186,7 +186,7 @@ func TestMemoryIsANamedSum(t *testing.T) {
 	l := Combined(2)
 	items := MemorySum(&c, &l)
 	s := Describe(items)
-	for _, want := range []string{fmt.Sprintf("%12d KB  data memory: rows and indexes\n", 22<<10), "operations of 2 ldms\n", "  sum\n"} {
+	for _, want := range []string{fmt.Sprintf("%12d KB  data memory: rows and indexes\n", 22<<10), "ldms (2): operations\n", "  sum\n"} {
 		if !strings.Contains(s, want) {
 			t.Errorf("no %q in\n%s", want, s)
 		}

@@ -40,13 +40,13 @@ func MemorySum(c *Config, l *Layout) []Item {
 	return []Item{
 		{"data memory: rows and indexes", c.DataMemory},
 		{"copies of rows with pending changes", c.CopyMemory},
-		{fmt.Sprintf("transactions of %d coordinators", tcs), tcs * int64(c.MaxTransactions) * coordinator.TransactionBytes},
-		{fmt.Sprintf("operations of %d coordinators", tcs), tcs * int64(c.MaxOperations) * coordinator.OperationBytes},
-		{fmt.Sprintf("operations of %d ldms", ldms), ldms * int64(c.MaxLocalOperations) * ldm.OperationBytes},
+		{fmt.Sprintf("coordinators (%d): transactions", tcs), tcs * int64(c.MaxTransactions) * coordinator.TransactionBytes},
+		{fmt.Sprintf("coordinators (%d): operations", tcs), tcs * int64(c.MaxOperations) * coordinator.OperationBytes},
+		{fmt.Sprintf("ldms (%d): operations", ldms), ldms * int64(c.MaxLocalOperations) * ldm.OperationBytes},
 		{fmt.Sprintf("outcomes of %d sessions, at most", c.Sessions), (tcs + ldms) * int64(c.Sessions) * outcome.RingBytes},
 		{fmt.Sprintf("%d tables, at most", c.Dictionary.MaxTables), int64(c.Dictionary.MaxTables) * tableBytes},
 		{"send buffers, at most", c.SendMemory},
-		{fmt.Sprintf("%d threads", l.Threads), int64(l.Threads) * threadBytes},
+		{fmt.Sprintf("threads (%d)", l.Threads), int64(l.Threads) * threadBytes},
 		{"program", goBytes},
 	}
 }

@@ -8,6 +8,7 @@
 package tabletool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,11 @@ const (
 
 	defaultDatabase = "TEST_DB"
 
-	// connectTimeout is how long a cluster may take to let us in, answerTimeout to answer.
+	// connectTimeout is how long a cluster may take to let us in, answerTimeout to answer. After quietTimeout the tool
+	// says that it waits.
 	connectTimeout = 30 * time.Second
 	answerTimeout  = 60 * time.Second
+	quietTimeout   = 2 * time.Second
 )
 
 // common are the options that all these tools have.
@@ -68,19 +71,28 @@ func (t *tool) main(name string, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return exitUsage
 	}
-	if err := t.connected(name, stdout); err != nil {
+	if err := t.connected(name, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return exitFailed
 	}
 	return 0
 }
 
-func (t *tool) connected(name string, stdout io.Writer) error {
+func (t *tool) connected(name string, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout+answerTimeout)
 	defer cancel()
-	conn, err := ndb.Connect(ctx, mgmclient.ConnectString(t.c.connect), ndb.Options{Name: name, ConnectTimeout: connectTimeout})
-	if err != nil {
-		return err
+	where := mgmclient.ConnectString(t.c.connect)
+	waiting := time.AfterFunc(quietTimeout, func() {
+		fmt.Fprintf(stderr, "%s: waiting for the cluster at %s, %v at most\n", name, cmp.Or(where, "localhost:1186"), connectTimeout)
+	})
+	conn, err := ndb.Connect(ctx, where, ndb.Options{Name: name, ConnectTimeout: connectTimeout})
+	waiting.Stop()
+	var refusal *mgmclient.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.Code == mgmclient.CodeNodeID:
+		return fmt.Errorf("%s: a tool needs a free [api] or [mysqld] slot of the configuration: add some", strings.TrimSuffix(refusal.Text, "."))
+	case err != nil:
+		return errors.New(strings.TrimPrefix(err.Error(), "ndb: ")) // what went wrong does not depend on the package
 	}
 	defer conn.Close()
 	return t.run(ctx, conn, stdout)
@@ -170,7 +182,7 @@ func DropTable(name string, args []string, _ io.Reader, stdout, stderr io.Writer
 	t.run = func(ctx context.Context, conn *ndb.Conn, out io.Writer) error {
 		for _, table := range names {
 			if err := conn.DropTable(ctx, c.database, table); err != nil {
-				return fmt.Errorf("table %s of database %s: %w", table, c.database, err)
+				return noSuchTable(err)
 			}
 			fmt.Fprintf(out, "Dropping table %s...\n", table)
 		}
@@ -184,6 +196,14 @@ func atLeastOne(rest []string) error {
 		return errors.New("no table is named: give one or more; ndb_show_tables lists them")
 	}
 	return nil
+}
+
+// noSuchTable adds to an error about a table that is not there what to do.
+func noSuchTable(err error) error {
+	if errors.Is(err, ndb.ErrNoSuchTable) {
+		return fmt.Errorf("%w: ndb_show_tables lists them, -d says of which database", err)
+	}
+	return err
 }
 
 // Desc is ndb_desc.
@@ -205,7 +225,7 @@ func Desc(name string, args []string, _ io.Reader, stdout, stderr io.Writer) int
 		for _, wanted := range names {
 			table, err := conn.Table(ctx, c.database, wanted)
 			if err != nil {
-				return fmt.Errorf("table %s of database %s: %w", wanted, c.database, err)
+				return noSuchTable(err)
 			}
 			d := description{name: table.Name(), version: table.Version(), fragments: table.Fragments(), columns: table.Columns()}
 			for _, t := range tables {

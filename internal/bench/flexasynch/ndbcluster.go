@@ -1,6 +1,7 @@
 package flexasynch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 const (
 	connectTimeout = 30 * time.Second // to find the cluster
 	readyTimeout   = 10 * time.Second // beyond the first data node, for the others
+	quietTimeout   = 2 * time.Second  // until the user is told that we wait
 )
 
 // ndbCluster is the cluster by way of package ndb.
@@ -34,7 +36,11 @@ func connect(ctx context.Context, s *settings, note func(format string, args ...
 				}
 			}
 		}
+		waiting := time.AfterFunc(quietTimeout, func() {
+			note("waiting for the cluster at %s, %v at most", cmp.Or(mgmclient.ConnectString(s.connect), "localhost:1186"), connectTimeout)
+		})
 		conn, err := ndb.Connect(ctx, s.connect, o)
+		waiting.Stop()
 		if err != nil {
 			c.close()
 			return nil, refused(i+1, s.connections, err)
@@ -109,10 +115,10 @@ func (c *ndbCluster) newLane(ctx context.Context, connection int, o laneOptions,
 
 func lookUp(ctx context.Context, conn *ndb.Conn, name string) (*ndb.Table, error) {
 	table, err := conn.Table(ctx, database, name)
-	if err != nil {
-		return nil, fmt.Errorf("table %s of database %s: %w", name, database, err)
+	if errors.Is(err, ndb.ErrNoSuchTable) {
+		return nil, fmt.Errorf("%w: make it with -create_table", err)
 	}
-	return table, nil
+	return table, err
 }
 
 // ndbPlacer has a row of each table, to ask for its node.

@@ -74,7 +74,6 @@ func (r *run) create(ctx context.Context, names []string) error {
 			if errors.Is(err, ndb.ErrTableExists) {
 				err = fmt.Errorf("%w: drop it with -drop_table, or use it with -no_table_create", err)
 			}
-			err = fmt.Errorf("table %s of database %s cannot be created: %w", name, database, err)
 			if r.s.task == allPhases && i > 0 {
 				err = errors.Join(err, r.drop(names[:i]))
 			}
@@ -95,7 +94,7 @@ func (r *run) drop(names []string) error {
 	var all error
 	for _, name := range names {
 		if err := r.cluster.dropTable(ctx, database, name); err != nil {
-			all = errors.Join(all, fmt.Errorf("table %s of database %s cannot be dropped: %w", name, database, err))
+			all = errors.Join(all, err)
 			continue
 		}
 		fmt.Fprintf(r.out, "dropped table %s.%s\n", database, name)
@@ -135,10 +134,18 @@ func (r *run) phases(ctx context.Context, names []string) (err error) {
 // describe says what is about to be done.
 func (r *run) describe() {
 	s := r.s
-	fmt.Fprintf(r.out, "%d threads, %d connections, %d data nodes; %d transactions in flight per thread, %d operations each\n",
-		s.threads, s.connections, len(r.cluster.nodes()), s.parallel, s.operations)
+	fmt.Fprintf(r.out, "%s, %s, %s; %s in flight per thread, %s each\n", count(s.threads, "thread"), count(s.connections, "connection"),
+		count(len(r.cluster.nodes()), "data node"), count(s.parallel, "transaction"), count(s.operations, "operation"))
 	fmt.Fprintf(r.out, "%d transactions and %d operations in each phase; rows of 8 bytes key and %d bytes values\n",
 		s.transactions(), s.transactions()*int64(s.operations), 4*s.words*(s.attributes-1))
+}
+
+// count says how many there are of something.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // transactions is how many a phase has.
