@@ -94,11 +94,11 @@ func ConnectTo(ctx context.Context, target config.ConnectString, opts Options) (
 		if err == nil {
 			return c, nil
 		}
-		if ctx.Err() != nil && before != nil {
+		if over(ctx) && before != nil {
 			return nil, before
 		}
 		before = err
-		if opts.Retries >= 0 && try >= opts.Retries || ctx.Err() != nil {
+		if opts.Retries >= 0 && try >= opts.Retries || over(ctx) {
 			return nil, err
 		}
 		select {
@@ -107,6 +107,13 @@ func ConnectTo(ctx context.Context, target config.ConnectString, opts Options) (
 		case <-time.After(opts.RetryDelay):
 		}
 	}
+}
+
+// over reports whether the context has ended. Package net ends a dial at the deadline, which may be a moment before the
+// context itself does.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 func tryAll(ctx context.Context, target config.ConnectString, opts Options) (*Client, error) {
