@@ -86,7 +86,7 @@ func selfTests(t *testing.T, tree *Tree) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, err := tree.parse(dir, []string{"habits_test.go"})
+		files, err := tree.parse(dir, []string{"habits.txt"})
 		if err != nil {
 			t.Fatal(err)
 		}

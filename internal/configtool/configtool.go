@@ -16,12 +16,11 @@ import (
 
 	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/options"
-	"github.com/cohortdb/cohort/internal/version"
 )
 
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed = options.StatusFailed
+	exitUsage  = options.StatusUsage
 )
 
 // request is what the command line asks for.
@@ -80,24 +79,17 @@ func Main(name string, args []string, _ io.Reader, stdout, stderr io.Writer) int
 	r := &request{fields: ",", rows: " "}
 	set := r.describe()
 	rest, err := set.Parse(args)
-	switch {
-	case errors.Is(err, options.ErrHelp):
-		set.Help(stdout, name)
-		return 0
-	case errors.Is(err, options.ErrVersion):
-		fmt.Fprintln(stdout, version.String())
-		return 0
-	case err == nil && len(rest) > 0:
-		err = fmt.Errorf("%q is no option: --help lists them", rest[0])
-	case err == nil:
+	if err == nil {
+		err = options.NoArguments(rest)
+	}
+	if err == nil {
 		err = r.settle()
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+	if status, done := set.Answer(err, name, stdout, stderr); done {
 		if errors.Is(err, errBinaryFile) {
-			return exitFailed
+			status = exitFailed
 		}
-		return exitUsage
+		return status
 	}
 	answer, warnings, err := r.answer()
 	for _, w := range warnings {

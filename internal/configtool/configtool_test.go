@@ -189,7 +189,7 @@ func TestHelp(t *testing.T) {
 		t.Fatalf("status %d, %q", status, err.String())
 	}
 	out.Reset()
-	if status := Main("ndb_config", []string{"-V"}, nil, &out, &err); status != 0 || out.String() != version.String()+"\n" {
+	if status := Main("ndb_config", []string{"-V"}, nil, &out, &err); status != 0 || out.String() != "ndb_config cohort-"+version.String()+"\n" {
 		t.Fatalf("status %d, %q", status, out.String())
 	}
 }

@@ -9,12 +9,10 @@
 package mgm
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/cohortdb/cohort/internal/options"
-	"github.com/cohortdb/cohort/internal/version"
 )
 
 // Statuses of the programs.
@@ -27,18 +25,8 @@ const (
 // parse reads a command line; done says that the program has nothing more to do and ends with status.
 func parse(set *options.Set, name string, args []string, stdout, stderr io.Writer) (rest []string, status int, done bool) {
 	rest, err := set.Parse(args)
-	switch {
-	case errors.Is(err, options.ErrHelp):
-		set.Help(stdout, name)
-		return nil, exitDone, true
-	case errors.Is(err, options.ErrVersion):
-		fmt.Fprintf(stdout, "%s %s\n", name, version.Text(version.Number))
-		return nil, exitDone, true
-	case err != nil:
-		complain(stderr, name, err)
-		return nil, exitUsage, true
-	}
-	return rest, exitDone, false
+	status, done = set.Answer(err, name, stdout, stderr)
+	return rest, status, done
 }
 
 func complain(stderr io.Writer, name string, err error) { fmt.Fprintf(stderr, "%s: %v\n", name, err) }

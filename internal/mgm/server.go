@@ -98,8 +98,8 @@ func MainMgmd(name string, args []string, _ io.Reader, stdout, stderr io.Writer)
 	if done {
 		return status
 	}
-	if len(rest) > 0 {
-		complain(stderr, name, fmt.Errorf("%q is no option: --help lists them", rest[0]))
+	if err := options.NoArguments(rest); err != nil {
+		complain(stderr, name, err)
 		return exitUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

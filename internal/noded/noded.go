@@ -19,7 +19,6 @@ import (
 	"github.com/cohortdb/cohort/internal/datanode"
 	"github.com/cohortdb/cohort/internal/exitcode"
 	"github.com/cohortdb/cohort/internal/host"
-	"github.com/cohortdb/cohort/internal/options"
 	sig "github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/version"
 )
@@ -51,16 +50,8 @@ func NDBMTD(name string, args []string, stdin io.Reader, stdout, stderr io.Write
 
 func run(name string, multi bool, args []string, stdout, stderr io.Writer) int {
 	s, set, err := parse(args)
-	switch {
-	case errors.Is(err, options.ErrHelp):
-		set.Help(stdout, name)
-		return 0
-	case errors.Is(err, options.ErrVersion):
-		fmt.Fprintln(stdout, version.String())
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return exitUsage
+	if status, done := set.Answer(err, name, stdout, stderr); done {
+		return status
 	}
 	interrupts := make(chan os.Signal, 4)
 	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGTERM)

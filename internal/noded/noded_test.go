@@ -63,7 +63,7 @@ func TestHelpVersionAndMistakes(t *testing.T) {
 		err    string
 	}{
 		{"--help", 0, `(?s)^Usage: ndbd \[options\].*Examples:\n`, `^$`},
-		{"--version", 0, `^\d+\.\d+\.\d+\n$`, `^$`},
+		{"--version", 0, `^\S+ cohort-\d+\.\d+\.\d+\n$`, `^$`},
 		{"--nonsense", exitUsage, `^$`, `^ndbd: there is no option --nonsense: --help lists them\n$`},
 		{"-c 127.0.0.1:1 --connect-retries=0", exitcode.Management, ` starts\n`, `^ndbd: no management server answers at 127\.0\.0\.1:1 .*\n$`},
 	} {

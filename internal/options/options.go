@@ -4,8 +4,8 @@
 // will do. A short one is -c value or -cvalue. A switch is --name, or --name=0 and --skip-name to turn it off. What is no
 // option is left over as positional arguments; after -- everything is.
 //
-// The package owns the grammar, the help text and the messages about wrong options. It never prints and never ends the
-// program: Parse gives an error that the program prints under its own name. Invariant: every option is either taken or
+// The package owns the grammar, the help text and the messages about wrong options, and how a program answers them
+// (Answer). It never ends the program. Invariant: every option is either taken or
 // answered with an error; none is ignored.
 package options
 
@@ -15,12 +15,14 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/cohortdb/cohort/internal/version"
 )
 
-// ErrHelp is Parse's answer to --help and -?: print Help and exit with 0.
+// ErrHelp is Parse's answer to --help and -?; Answer prints the help.
 var ErrHelp = errors.New("help was asked for")
 
-// ErrVersion is Parse's answer to --version and -V: print the version and exit with 0.
+// ErrVersion is Parse's answer to --version and -V; Answer prints the version.
 var ErrVersion = errors.New("the version was asked for")
 
 type option struct {
@@ -211,6 +213,37 @@ func (s *Set) find(word string) (*option, error) {
 		names = append(names, "--"+o.long)
 	}
 	return nil, fmt.Errorf("--%s may mean %s: write it out", word, strings.Join(names, ", "))
+}
+
+// NoArguments is for programs that take options only: an error if Parse has left anything over.
+func NoArguments(rest []string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("%q is no option: --help lists them", rest[0])
+	}
+	return nil
+}
+
+// Statuses with which every program ends that could not do its work.
+const (
+	StatusFailed = 1
+	StatusUsage  = 2 // the command line could not be understood
+)
+
+// Answer deals with the error of Parse, or of a program's own check of its options: it prints the help, the version or
+// the error under the program's name, and gives the status to end with. Without an error the program is not done.
+func (s *Set) Answer(err error, program string, stdout, stderr io.Writer) (status int, done bool) {
+	switch {
+	case err == nil:
+		return 0, false
+	case errors.Is(err, ErrHelp):
+		s.Help(stdout, program)
+		return 0, true
+	case errors.Is(err, ErrVersion):
+		fmt.Fprintf(stdout, "%s %s\n", program, version.Text(version.Number))
+		return 0, true
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", program, err)
+	return StatusUsage, true
 }
 
 // Help prints the usage, what the program does, its options and examples.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cohortdb/cohort/internal/version"
 )
 
 type program struct {
@@ -82,6 +84,29 @@ func TestHelp(t *testing.T) {
 		"  -f, --config-file=FILE          what to read\n                                  and when\n", "  prog -c localhost\n"} {
 		if !strings.Contains(w.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, &w)
+		}
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	s := New("[options]", "Does things.")
+	for _, c := range []struct {
+		err            error
+		status         int
+		done           bool
+		stdout, stderr string
+	}{
+		{nil, 0, false, "", ""},
+		{ErrHelp, 0, true, "Usage: tool [options]\n", ""},
+		{ErrVersion, 0, true, "tool cohort-" + version.String() + "\n", ""},
+		{errors.New("no such thing: try another"), StatusUsage, true, "", "tool: no such thing: try another\n"},
+		{NoArguments([]string{"loose"}), StatusUsage, true, "", "tool: \"loose\" is no option: --help lists them\n"},
+		{NoArguments(nil), 0, false, "", ""},
+	} {
+		var stdout, stderr strings.Builder
+		status, done := s.Answer(c.err, "tool", &stdout, &stderr)
+		if status != c.status || done != c.done || !strings.HasPrefix(stdout.String(), c.stdout) || stderr.String() != c.stderr {
+			t.Errorf("%v: %d, %v, %q, %q", c.err, status, done, stdout.String(), stderr.String())
 		}
 	}
 }

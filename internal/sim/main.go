@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cohortdb/cohort/internal/options"
-	"github.com/cohortdb/cohort/internal/version"
 )
 
 // program is what the command calls itself.
@@ -30,16 +29,8 @@ type command struct {
 // the verdict, and returns 0 if all checks held, 1 if one failed, 2 for a command line that cannot be understood.
 func Main(args []string, stdout, stderr io.Writer) int {
 	c, set, err := parse(args)
-	switch {
-	case errors.Is(err, options.ErrHelp):
-		set.Help(stdout, program)
-		return 0
-	case errors.Is(err, options.ErrVersion):
-		fmt.Fprintln(stdout, version.String())
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v\n", program, err)
-		return 2
+	if status, done := set.Answer(err, program, stdout, stderr); done {
+		return status
 	}
 	ok, err := c.run(stdout)
 	if err != nil {
@@ -101,10 +92,11 @@ func parse(args []string) (*command, *options.Set, error) {
 	s.Example("cohort sim --seed 7 --trace run.txt")
 	s.Example("cohort sim --seeds 1-1000 --nodes 6 --replicas 3")
 	rest, err := s.Parse(args)
+	if err == nil {
+		err = options.NoArguments(rest)
+	}
 	switch {
 	case err != nil:
-	case len(rest) > 0:
-		err = fmt.Errorf("%q is no option: --help lists them", rest[0])
 	case c.trace != "" && c.first != c.last:
 		err = errors.New("a trace is of one run: give one seed with --seed")
 	default:

@@ -18,14 +18,10 @@ import (
 
 	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
 	"github.com/cohortdb/cohort/internal/options"
-	"github.com/cohortdb/cohort/internal/version"
 	"github.com/cohortdb/cohort/ndb"
 )
 
 const (
-	exitFailed = 1
-	exitUsage  = 2
-
 	defaultDatabase = "TEST_DB"
 
 	// connectTimeout is how long a cluster may take to let us in, answerTimeout to answer. After quietTimeout the tool
@@ -57,23 +53,15 @@ type tool struct {
 // main runs a tool and returns its exit status.
 func (t *tool) main(name string, args []string, stdout, stderr io.Writer) int {
 	rest, err := t.set.Parse(args)
-	switch {
-	case errors.Is(err, options.ErrHelp):
-		t.set.Help(stdout, name)
-		return 0
-	case errors.Is(err, options.ErrVersion):
-		fmt.Fprintln(stdout, version.String())
-		return 0
-	case err == nil:
+	if err == nil {
 		err = t.args(rest)
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return exitUsage
+	if status, done := t.set.Answer(err, name, stdout, stderr); done {
+		return status
 	}
 	if err := t.connected(name, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return exitFailed
+		return options.StatusFailed
 	}
 	return 0
 }
@@ -98,14 +86,6 @@ func (t *tool) connected(name string, stdout, stderr io.Writer) error {
 	return t.run(ctx, conn, stdout)
 }
 
-// noArguments is for tools that take options only.
-func noArguments(rest []string) error {
-	if len(rest) > 0 {
-		return fmt.Errorf("%q is no option: --help lists them", rest[0])
-	}
-	return nil
-}
-
 // ShowTables is ndb_show_tables.
 func ShowTables(name string, args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	c := &common{}
@@ -116,7 +96,7 @@ func ShowTables(name string, args []string, _ io.Reader, stdout, stderr io.Write
 	s.Bool(&unqualified, "unqualified,u", "leave out the database")
 	s.Example("ndb_show_tables -c 127.0.0.1:1186")
 	s.Example("ndb_show_tables -d TEST_DB -p")
-	t := &tool{set: s, c: c, args: noArguments}
+	t := &tool{set: s, c: c, args: options.NoArguments}
 	t.run = func(ctx context.Context, conn *ndb.Conn, out io.Writer) error {
 		tables, err := conn.Tables(ctx)
 		if err != nil {

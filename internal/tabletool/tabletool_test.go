@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cohortdb/cohort/internal/options"
 	"github.com/cohortdb/cohort/ndb"
 )
 
@@ -96,10 +97,10 @@ func TestFaultsAreToldAndFail(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"show", ShowTables, "loose", exitUsage, `"loose" is no option`},
-		{"show", ShowTables, "--nonsense", exitUsage, "nonsense"},
-		{"desc", Desc, "", exitUsage, "no table is named"},
-		{"drop", DropTable, "-d x", exitUsage, "no table is named"},
+		{"show", ShowTables, "loose", options.StatusUsage, `"loose" is no option`},
+		{"show", ShowTables, "--nonsense", options.StatusUsage, "nonsense"},
+		{"desc", Desc, "", options.StatusUsage, "no table is named"},
+		{"drop", DropTable, "-d x", options.StatusUsage, "no table is named"},
 	} {
 		status, stdout, stderr := call(c.f, strings.Fields(c.args)...)
 		if status != c.status || stdout != "" || !strings.HasPrefix(stderr, "tool: ") || !strings.Contains(stderr, c.says) {

@@ -113,8 +113,8 @@ func parse(args []string) (*choices, *options.Set, error) {
 	o := &choices{mgmPort: defaultMgmPort, startTimeout: 2 * time.Minute}
 	set := o.describe()
 	rest, err := set.Parse(args)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%q is no option: --help lists them", rest[0])
+	if err == nil {
+		err = options.NoArguments(rest)
 	}
 	if err == nil {
 		err = o.settle()

@@ -99,7 +99,7 @@ func TestHelpExplainsEveryOption(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if status := Main("cohort up", []string{"--version"}, nil, &stdout, &stderr); status != 0 || stdout.String() != version.String()+"\n" {
+	if status := Main("cohort up", []string{"--version"}, nil, &stdout, &stderr); status != 0 || stdout.String() != "cohort up cohort-"+version.String()+"\n" {
 		t.Fatalf("status %d, %q, %q", status, stdout.String(), stderr.String())
 	}
 }

@@ -16,12 +16,11 @@ import (
 
 	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
 	"github.com/cohortdb/cohort/internal/options"
-	"github.com/cohortdb/cohort/internal/version"
 )
 
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed = options.StatusFailed
+	exitUsage  = options.StatusUsage
 
 	// How long nodes may take to stop in order, and then to obey SIGTERM, before they are killed.
 	stopInOrder = 20 * time.Second
@@ -34,19 +33,11 @@ const (
 // Main runs `cohort up` and returns its exit status. name is what it calls itself in messages.
 func Main(name string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	o, set, err := parse(args)
-	switch {
-	case errors.Is(err, options.ErrHelp):
-		set.Help(stdout, name)
-		return 0
-	case errors.Is(err, options.ErrVersion):
-		fmt.Fprintln(stdout, version.String())
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+	if status, done := set.Answer(err, name, stdout, stderr); done {
 		if errors.Is(err, errSQLPort) {
-			return exitFailed
+			status = exitFailed
 		}
-		return exitUsage
+		return status
 	}
 	interrupts := make(chan os.Signal, 4)
 	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

@@ -16,7 +16,6 @@ import (
 	"syscall"
 
 	"github.com/cohortdb/cohort/internal/options"
-	"github.com/cohortdb/cohort/internal/version"
 )
 
 const (
@@ -54,8 +53,8 @@ CPU time per operation of data nodes and client, beside what NDB 8.0.32 needs on
 	s.Example("cohort bench matrix")
 	s.Example("cohort bench matrix --only batched,replicas --repeat 3 --json figures.json")
 	rest, err := s.Parse(args)
-	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%q is no option: --help lists them", rest[0])
+	if err == nil {
+		err = options.NoArguments(rest)
 	}
 	return c, s, err
 }
@@ -63,16 +62,8 @@ CPU time per operation of data nodes and client, beside what NDB 8.0.32 needs on
 // Main runs `cohort bench matrix` and returns its exit status. name is what it calls itself.
 func Main(name string, args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	c, set, err := parse(args)
-	switch {
-	case errors.Is(err, options.ErrHelp):
-		set.Help(stdout, name)
-		return 0
-	case errors.Is(err, options.ErrVersion):
-		fmt.Fprintln(stdout, version.String())
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v\n", name, err)
-		return exitUsage
+	if status, done := set.Answer(err, name, stdout, stderr); done {
+		return status
 	}
 	self, err := os.Executable()
 	if err != nil {
