@@ -65,7 +65,11 @@ func (s *Session) take(frame []byte) {
 		s.core.Deliver((*signal.Head)(unsafe.Pointer(unsafe.SliceData(frame))))
 		return
 	}
-	s.inbox.in = append(s.inbox.in, frame...)
+	in := append(s.inbox.in, frame...)
+	if n := len(in); n == cap(in) { // as in newIn
+		in = append(in, 0)[:n]
+	}
+	s.inbox.in = in
 }
 
 func (b *inbox) signal() {

@@ -122,7 +122,7 @@ func (k *keeper) open(ctx context.Context) ([]*link, *signal.HelloConf, error) {
 		if err != nil {
 			return fail(err)
 		}
-		links = append(links, &link{fd: fd, slot: k.base + i, node: k.node, gone: make(chan struct{}), in: make([]byte, receiveBuffer)})
+		links = append(links, &link{fd: fd, slot: k.base + i, node: k.node, gone: make(chan struct{}), in: newIn(receiveBuffer)})
 		if i == 0 {
 			first = conf
 		} else if conf.Secret != first.Secret {

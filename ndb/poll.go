@@ -231,6 +231,10 @@ func (c *Conn) execute(st *state, l *link, self *Session) error {
 	return nil
 }
 
+// newIn makes room for n bytes of frames. Behind the last one are a few more: an empty section of the last frame begins
+// there, and a pointer to it must not lead into other memory.
+func newIn(n int) []byte { return make([]byte, n+8)[:n] }
+
 // keep moves the beginning of a frame to the front, and makes room for the rest of a large one.
 func (l *link) keep(rest []byte) {
 	need := receiveBuffer
@@ -238,7 +242,7 @@ func (l *link) keep(rest []byte) {
 		need = max(need, int((*signal.Head)(unsafe.Pointer(unsafe.SliceData(rest))).Bytes()))
 	}
 	if need > len(l.in) {
-		in := make([]byte, need)
+		in := newIn(need)
 		copy(in, rest)
 		l.in = in
 	} else {

@@ -291,7 +291,7 @@ func (l *load) drain(from int, kind signal.Peer, e *kernel.Env) {
 				if _, known := l.queues[k]; !known {
 					l.pairs = append(l.pairs, k)
 				}
-				l.queues[k] = append(l.queues[k], append([]byte(nil), in[:n]...))
+				l.queues[k] = append(l.queues[k], append(make([]byte, 0, n+4), in[:n]...))
 			}
 			in = in[n:]
 		}

@@ -202,7 +202,7 @@ func (w *world) flush(n uint8, e *kernel.Env) {
 			if _, known := w.queues[k]; !known {
 				w.pairs = append(w.pairs, k)
 			}
-			w.queues[k] = append(w.queues[k], append([]byte(nil), in[:l]...))
+			w.queues[k] = append(w.queues[k], append(make([]byte, 0, l+4), in[:l]...))
 			in = in[l:]
 		}
 		b.Consume(b.Len())

@@ -20,10 +20,14 @@ type Buf struct {
 	Broken bool
 }
 
+// slack is what a buffer's memory has behind its last byte. An empty section of the last signal begins there, and a
+// pointer to it must not lead into other memory: Go's collector ends the program when it finds one into a free object.
+const slack = 8
+
 // Init gives the buffer size bytes to start with and a hard limit, both in bytes.
 func (b *Buf) Init(size, hard int) {
 	invariant.That(size > 0 && size <= hard && hard <= 1<<31, "a buffer starts within its limit")
-	b.mem = make([]byte, size)
+	b.mem = make([]byte, size+slack)
 	b.base, b.cap, b.hard = unsafe.Pointer(&b.mem[0]), uint32(size), uint32(hard)
 	b.n, b.Dirty, b.Broken = 0, false, false
 }
@@ -57,11 +61,12 @@ func (b *Buf) Truncate(n int) {
 	b.n = uint32(n)
 }
 
-// Swap takes the filled memory away and leaves m in its place, which keeps its whole capacity.
+// Swap takes the filled memory away and leaves m in its place, of whose capacity all but a few bytes is used.
 func (b *Buf) Swap(m []byte) []byte {
+	invariant.That(cap(m) > slack, "memory for a buffer is longer than what stays unused")
 	full := b.mem[:b.n]
 	b.mem = m[:cap(m)]
-	b.base, b.cap, b.n = unsafe.Pointer(&b.mem[0]), uint32(cap(m)), 0
+	b.base, b.cap, b.n = unsafe.Pointer(&b.mem[0]), uint32(cap(m)-slack)&^3, 0
 	return full
 }
 
@@ -81,8 +86,9 @@ func (b *Buf) Reserve(n uint32) unsafe.Pointer {
 //go:noinline
 func (b *Buf) grow(n uint32) {
 	if b.hard == 0 { // closed: a place to write to
-		b.mem = make([]byte, max(4096, int(n)))
-		b.base, b.cap, b.n = unsafe.Pointer(&b.mem[0]), uint32(len(b.mem)), 0
+		size := max(4096, n)
+		b.mem = make([]byte, size+slack)
+		b.base, b.cap, b.n = unsafe.Pointer(&b.mem[0]), size, 0
 		b.hard, b.Broken = 1, true
 		return
 	}
@@ -98,7 +104,7 @@ func (b *Buf) grow(n uint32) {
 		}
 		size = uint64(n)
 	}
-	m := make([]byte, size)
+	m := make([]byte, size+slack)
 	copy(m, b.mem[:b.n])
 	b.mem, b.base, b.cap = m, unsafe.Pointer(&m[0]), uint32(size)
 }

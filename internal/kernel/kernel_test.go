@@ -162,3 +162,29 @@ func TestReportedEventsReachTheManager(t *testing.T) {
 		t.Fatalf("%d reports", seen)
 	}
 }
+
+// An empty section at the end of a signal has an address in the buffer's own memory, however full that is.
+func TestABufferHasRoomBehindItsLastByte(t *testing.T) {
+	full := func(what string, b *Buf) {
+		t.Helper()
+		for b.cap > b.n {
+			b.Reserve(4)
+		}
+		if got := b.Bytes(); len(got) != int(b.cap) || cap(got) <= len(got) {
+			t.Errorf("%s: %d bytes of %d are filled", what, len(got), cap(got))
+		}
+	}
+	var b Buf
+	b.Init(64, 1<<10)
+	full("a new one", &b)
+	b.Reserve(100)
+	full("one that grew", &b)
+	b.Swap(make([]byte, 128))
+	full("one that got other memory", &b)
+	b.Close()
+	b.Reserve(5000)
+	full("a closed one", &b)
+	b.Init(64, 1<<10)
+	b.Reserve(2 << 10)
+	full("a broken one", &b)
+}

@@ -220,5 +220,8 @@ func Format(h *Head) string {
 
 // tail returns the n bytes that follow the fixed struct T at offset off behind it.
 func tail[T any](p *T, off, n uint32) []byte {
+	if n == 0 { // where it would begin may be the end of the memory
+		return nil
+	}
 	return unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(p), uint32(unsafe.Sizeof(*p))+off)), n)
 }
