@@ -3,6 +3,7 @@ package config
 import (
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // Setting is a parameter and its value as text, from outside a file.
@@ -175,8 +176,11 @@ func (d *draft) setEverywhere(name, text string, bare bool, line int) {
 		}
 	}
 	if len(found) == 0 {
-		d.report.fail(line, label, name, "is not a parameter of any section",
-			unknownParameter(name, SectionNDBD, SectionMGMD, SectionAPI, SectionTCP, SectionSystem))
+		advice := unknownParameter(name, SectionNDBD, SectionMGMD, SectionAPI, SectionTCP, SectionSystem)
+		if line < 0 {
+			advice = strings.Replace(advice, "delete the line", "leave it out", 1) // it stands in no file
+		}
+		d.report.fail(line, label, name, "is not a parameter of any section", advice)
 		return
 	}
 	sort.SliceStable(found, func(i, j int) bool { return weight(found[i].Effect) < weight(found[j].Effect) })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cohortdb/cohort/internal/mgm"
 	"github.com/cohortdb/cohort/internal/mgm/mgmtest"
+	"github.com/cohortdb/cohort/internal/version"
 )
 
 // program is one of the programs, as the binary calls it.
@@ -197,6 +198,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir, ini(dir))
 	elsewhere := write(t, t.TempDir(), strings.ReplaceAll(ini(dir), "HostName=127.0.0.1", "HostName=192.0.2.1"))
+	unused := t.TempDir()
 	for _, c := range []struct {
 		run    program
 		args   []string
@@ -213,7 +215,9 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		{ndbMgmd, []string{"-f", "/nowhere/config.ini"}, 1, "cannot be read"},
 		{ndbMgmd, []string{"-f", elsewhere, "--config-cache=0"}, 1, "no management server of the configuration (node 49 at 192.0.2.1) is this host"},
 		{ndbMgmd, []string{"-f", file, "--ndb-nodeid=7", "--config-cache=0"}, 1, "node 7 is no management server"},
-		{ndbMgmd, []string{"-f", file, "--set=Nonsense=1"}, 1, "Nonsense"},
+		{ndbMgmd, []string{"-f", file, "--ndb-nodeid=7", "--configdir=" + unused}, 1, "node 7 is no management server in " + file},
+		{ndbMgmd, []string{"-f", file, "--set=Nonsense=1"}, 1, "Nonsense is not a parameter of any section: leave it out"},
+		{ndbMgmd, []string{"-f", file, "--config-cache=0", "--bind-address=192.0.2.1:7"}, 1, "192.0.2.1 is no address of this machine"},
 		{ndbMgm, []string{"a", "b", "c"}, 2, "is no option"},
 		{ndbMgm, []string{"-c", "h:x"}, 2, "connect string"},
 		{ndbMgm, []string{"--connect-retries=0", "-c", "127.0.0.1:1", "-e", "show"}, 1, "ndb_mgm: no management server answers at 127.0.0.1:1"},
@@ -226,11 +230,14 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 			t.Errorf("%q: status %d, %q", c.args, status, errs)
 		}
 	}
+	if left, _ := os.ReadDir(unused); len(left) > 0 {
+		t.Errorf("a server that did not start has left %v", left)
+	}
 	for _, p := range []program{ndbMgmd, ndbMgm, waiter} {
 		if status, out, errs := p("--help"); status != 0 || !strings.Contains(out, "Examples:") || errs != "" {
 			t.Errorf("--help: %d, %s%s", status, out, errs)
 		}
-		if status, out, _ := p("-V"); status != 0 || !strings.Contains(out, "cohort-0.1.0") {
+		if status, out, _ := p("-V"); status != 0 || out != version.String()+"\n" {
 			t.Errorf("-V: %d, %s", status, out)
 		}
 	}

@@ -134,6 +134,9 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		printFull(stdout, fromFile)
 		return nil
 	}
+	if err := o.standsIn(fromFile, id); err != nil {
+		return err
+	}
 	var store *configstore.Store
 	if o.cache {
 		if store, err = configstore.Open(o.storeDir(fromFile, id), id); err != nil {
@@ -268,6 +271,23 @@ func (o *serverOptions) ownID(c *config.Config) (int, error) {
 	return 0, fmt.Errorf("management servers %s of the configuration are all this host: say with --ndb-nodeid which one this is", strings.Join(here, ", "))
 }
 
+// standsIn refuses an id that the file gives to no management server, before the file is stored for it. What is stored
+// already counts more than the file, and is looked at later.
+func (o *serverOptions) standsIn(c *config.Config, id int) error {
+	if c == nil {
+		return nil
+	}
+	if n := c.Node(id); n != nil && n.Type == config.ManagementNode {
+		return nil
+	}
+	if stored, err := configstore.Nodes(o.storeDir(c, id)); err != nil {
+		return err
+	} else if o.cache && !o.initial && !o.reload && slices.Contains(stored, id) {
+		return nil
+	}
+	return fmt.Errorf("node %d is no management server in %s: correct --ndb-nodeid", id, o.file)
+}
+
 func orAny(host string) string {
 	if host == "" {
 		return "any host"
@@ -305,7 +325,9 @@ func (o *serverOptions) listen(own *config.Node) (net.Listener, error) {
 		}
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-	if err != nil {
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return nil, fmt.Errorf("%s is no address of this machine (%w): correct --bind-address or HostName", host, err)
+	} else if err != nil {
 		return nil, fmt.Errorf("port %d cannot be used (%w): end what listens there, or set PortNumber (0 takes any free port)", port, err)
 	}
 	return l, nil
