@@ -14,6 +14,6 @@
 // failed; every row that is read is compared with what was written; nothing is allocated per operation; the exit status
 // is 0 only when no operation failed for good and no row was wrong.
 //
-// Read next: options.go (what can be chosen), run.go (the course), thread.go (the loop), ndblane.go (how operations
+// Read next: options.go (what can be chosen), run.go (the course), thread.go (the loop), ndbcluster.go (how operations
 // reach ndb); docs/flexasynch.md for users.
 package flexasynch
