@@ -115,6 +115,43 @@ func TestARowComesBackAsItWasWritten(t *testing.T) {
 	}
 }
 
+// A row's key tells where it lives, without asking anybody, and a row that is removed is gone.
+func TestARowHasItsPlaceAndIsRemoved(t *testing.T) {
+	f := newFake(t, 2, 2)
+	c := f.connect(Options{})
+	accounts := mustBind[account](t, mustTable(t, c, accountDef()))
+	s := mustSession(t, c, SessionOptions{})
+	defer s.Close()
+	ctx := context.Background()
+	nodeOf, used := map[int]int{}, map[int]bool{}
+	for i := range uint32(50) {
+		a := account{ID: i}
+		fragment, node := accounts.Fragment(&a), accounts.Node(&a)
+		if fragment < 0 || fragment >= accounts.Table().Fragments() || node == 0 {
+			t.Fatalf("row %d: fragment %d, node %d", i, fragment, node)
+		}
+		if known := nodeOf[fragment]; known != 0 && known != node {
+			t.Errorf("fragment %d is at nodes %d and %d", fragment, known, node)
+		}
+		nodeOf[fragment], used[node] = node, true
+		if err := accounts.Put(ctx, s, &a); err != nil {
+			t.Fatal(err)
+		}
+		if err := accounts.Remove(ctx, s, &a); err != nil {
+			t.Fatal(err)
+		}
+		if err := accounts.Get(ctx, s, &a); !errors.Is(err, ErrNotFound) {
+			t.Errorf("row %d after it was removed: %v", i, err)
+		}
+		if err := accounts.Remove(ctx, s, &a); !errors.Is(err, ErrNotFound) {
+			t.Errorf("row %d removed twice: %v", i, err)
+		}
+	}
+	if len(used) != 2 {
+		t.Errorf("all rows are at nodes %v", used)
+	}
+}
+
 func TestATransactionOfSeveralOperations(t *testing.T) {
 	f := newFake(t, 2, 2)
 	c := f.connect(Options{})
