@@ -174,12 +174,6 @@ func (c *Cluster) Run(t testing.TB, name string, args ...string) (status int, st
 	return run(t, []string{"NDB_CONNECTSTRING=" + c.ConnectString}, name, args...)
 }
 
-// Start starts a tool against the cluster. It is killed when the test ends, if it still runs.
-func (c *Cluster) Start(t testing.TB, name string, args ...string) *Process {
-	t.Helper()
-	return start(t, []string{"NDB_CONNECTSTRING=" + c.ConnectString}, name, args...)
-}
-
 // MustRun is Run for a tool that must succeed; it returns its standard output.
 func (c *Cluster) MustRun(t testing.TB, name string, args ...string) string {
 	t.Helper()

@@ -61,9 +61,6 @@ func (s *Shell) Close() {
 	}
 }
 
-// Done says that a command asked for the end of the session.
-func (s *Shell) Done() bool { return s.quit }
-
 // print prints a line or several.
 func (s *Shell) print(format string, args ...any) {
 	s.mu.Lock()
