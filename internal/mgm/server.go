@@ -64,7 +64,7 @@ every node, writes the cluster log, and answers ndb_mgm. It stays in the foregro
 	set.Bool(&o.verbose, "verbose,v", "print on standard output what the cluster log has\nabout the start")
 	set.Example("ndb_mgmd -f config.ini --configdir=/var/lib/cohort")
 	set.Example("ndb_mgmd -f config.ini --reload")
-	set.Example("ndb_mgmd -f document-004.cnf --mycnf --host-map n1=127.0.0.1,n2=127.0.0.1")
+	set.Example("ndb_mgmd -f my.cnf --mycnf --host-map n1=127.0.0.1,n2=127.0.0.1")
 	return set
 }
 
