@@ -40,7 +40,7 @@ func (b *Block) Invariants() {
 		if !ok {
 			invariant.Failf("operation %d is on row %d, which is free", i, o.id)
 		}
-		found, seenWaiting := false, false
+		found, seenWaiting, last := false, false, pool.None
 		for j, up := top(r), pool.None; j != pool.None; {
 			x := b.ops.At(j)
 			if x.up != up || x.id != o.id || x.frag != o.frag {
@@ -51,7 +51,10 @@ func (b *Block) Invariants() {
 			}
 			seenWaiting = x.state == waiting
 			found = found || j == i
-			up, j = j, x.down
+			last, up, j = j, j, x.down
+		}
+		if b.ops.At(top(r)).rear != last {
+			invariant.Failf("the last operation on row %d is %d, not %d", o.id, last, b.ops.At(top(r)).rear)
 		}
 		if !found {
 			invariant.Failf("operation %d is not on its row %d", i, o.id)

@@ -24,7 +24,7 @@ func (b *Block) grantable(r *store.RowHead, o *operation, resumed bool) bool {
 	if r.Lock&lockMask == 0 {
 		return true
 	}
-	own, others, exclusive, queue := false, false, false, false
+	own, queue := false, false
 	for i := top(r); i != pool.None; {
 		x := b.ops.At(i)
 		if x.state == waiting { // and so do all behind it
@@ -33,17 +33,10 @@ func (b *Block) grantable(r *store.RowHead, o *operation, resumed bool) bool {
 		}
 		if x.same(o) {
 			own = true
-		} else {
-			others = true
-			exclusive = exclusive || x.exclusive
+		} else if o.exclusive || x.exclusive {
+			return false
 		}
 		i = x.down
-	}
-	switch {
-	case !others:
-		return own || resumed || !queue
-	case o.exclusive || exclusive:
-		return false
 	}
 	return own || resumed || !queue
 }
@@ -71,13 +64,14 @@ func (b *Block) enqueue(r *store.RowHead, i uint32, o *operation) {
 	upgrade := false
 	for next != pool.None {
 		x := b.ops.At(next)
-		if x.state != waiting && x.same(o) {
-			upgrade = true
-		}
-		if x.state == waiting && upgrade {
+		if x.state == waiting {
 			break
 		}
+		upgrade = upgrade || x.same(o)
 		last, next = next, x.down
+	}
+	if !upgrade && next != pool.None {
+		last, next = b.ops.At(top(r)).rear, pool.None
 	}
 	o.state = waiting
 	b.link(r, i, o, last, next)
@@ -89,6 +83,14 @@ func (b *Block) enqueue(r *store.RowHead, i uint32, o *operation) {
 
 func (b *Block) link(r *store.RowHead, i uint32, o *operation, up, down uint32) {
 	o.up, o.down = up, down
+	switch {
+	case up == pool.None && down == pool.None:
+		o.rear = i
+	case up == pool.None:
+		o.rear = b.ops.At(down).rear
+	case down == pool.None:
+		b.ops.At(top(r)).rear = i
+	}
 	if up == pool.None {
 		setTop(r, i)
 	} else {
@@ -106,8 +108,14 @@ func (b *Block) unlink(r *store.RowHead, o *operation) {
 	} else {
 		b.ops.At(o.up).down = o.down
 	}
-	if o.down != pool.None {
-		b.ops.At(o.down).up = o.up
+	switch {
+	case o.down != pool.None:
+		x := b.ops.At(o.down)
+		if x.up = o.up; o.up == pool.None {
+			x.rear = o.rear
+		}
+	case o.up != pool.None:
+		b.ops.At(top(r)).rear = o.up
 	}
 	o.up, o.down = pool.None, pool.None
 }
@@ -156,8 +164,8 @@ func (b *Block) release(f *fragment, r *store.RowHead, id store.RowID, hidden bo
 
 // grant resumes waiting operations from the front of the queue as far as they may go on.
 func (b *Block) grant(f *fragment, r *store.RowHead, id store.RowID) {
-	if b.granting == r {
-		return // by an operation that was resumed below: the loop there goes on
+	if b.waiters.head == pool.None || b.granting == r {
+		return // nobody waits for any row; or an operation that was resumed below calls: the loop there goes on
 	}
 	before := b.granting
 	b.granting = r

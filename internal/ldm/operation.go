@@ -43,6 +43,7 @@ type operation struct {
 	id     store.RowID
 	up     uint32 // the operation before it on the same row
 	down   uint32 // the one behind it
+	rear   uint32 // of the first one on a row: the last one
 	wNext  uint32 // list of all waiting operations, or of the parked ones
 	wPrev  uint32
 	op     uint8
