@@ -73,15 +73,33 @@ func (s *session) open(first uint32) {
 	s.s.SetView(s.api.seen)
 }
 
+// committing tells whether a commit is under way, whose outcome would not be known if its session or link ended now.
+func (s *session) committing() bool {
+	for _, x := range s.slots {
+		if x.t != nil && x.t.move == moveCommit {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *api) committing() bool {
+	for _, s := range a.sessions {
+		if s.committing() {
+			return true
+		}
+	}
+	return false
+}
+
 // reopen closes the session, whatever is under way, and opens another one under the same number at once. It does
 // nothing while a commit is under way, whose outcome would not be known.
 func (s *session) reopen(stats *statistics) {
+	if s.committing() {
+		return
+	}
 	for _, x := range s.slots {
-		switch {
-		case x.t == nil:
-		case x.t.move == moveCommit:
-			return
-		default:
+		if x.t != nil {
 			stats.Cut++
 		}
 	}
@@ -109,6 +127,14 @@ func (a *api) tick() {
 		a.net.onThread(s.thread, func() { s.s.Tick() })
 	}
 	a.net.at(a.net.now+clientTick, a.tick)
+}
+
+// spreadNow hands the view to the sessions at once.
+func (a *api) spreadNow() {
+	a.seen = a.conn.View()
+	for _, s := range a.sessions {
+		a.net.onThread(s.thread, func() { s.s.SetView(a.seen) })
+	}
 }
 
 // spread hands a changed view to the sessions. It reaches each of them some time later, as it would another thread.

@@ -86,10 +86,15 @@ func (c *cluster) runtime(d *dataNode, h *signal.Head) {
 		if c.observe != nil {
 			c.observe(e)
 		}
-		if s := e.Info().Severity; s == event.Error || s == event.Alert || s == event.Critical {
+		ours := e.Type == event.Disconnected && c.net.procs[e.Args[0]].Kind == signal.PeerAPI // by cut
+		if s := e.Info().Severity; !ours && (s == event.Error || s == event.Alert || s == event.Critical) {
 			c.net.failf("node %d reports: %s", d.proc.ID, e)
 		}
-	case signal.NumNodeStateRep, signal.NumNodeFreeRep:
+	case signal.NumNodeStateRep:
+	case signal.NumNodeFreeRep:
+		r := (*signal.NodeFreeRep)(unsafe.Pointer(h))
+		peer := c.net.procs[r.Node]
+		c.net.at(c.net.now+c.random.Exponential(20*millisecond), func() { c.link(d.proc, peer) })
 	case signal.NumExitOrd:
 		r := (*signal.ExitOrd)(unsafe.Pointer(h))
 		c.net.failf("node %d ends with status %d: %s", d.proc.ID, r.Code, r.Text())
@@ -127,13 +132,39 @@ func (c *cluster) link(p, q *Process) {
 		own.heard[peer.ID] = at
 		c.net.at(at, func() {
 			own.open(peer.ID)
-			c.up(own, peer)
+			c.report(own, peer, signal.NumLinkUpRep)
 		})
 	}
 }
 
-// up tells a node's membership, or a client's connection, that its links to another are up.
-func (c *cluster) up(p, peer *Process) {
+// cut breaks the links between a client and a data node. The client knows at once and hears nothing more; the data node
+// executes some of what is on its way, and then knows. When nothing of the client is left there they link again.
+func (c *cluster) cut(a *api, d *dataNode) {
+	p, q := a.proc, d.proc
+	for _, side := range [2][2]*Process{{p, q}, {q, p}} {
+		for _, t := range side[0].Threads {
+			c.net.drain(t)
+		}
+		side[0].shut(side[1].ID)
+	}
+	c.net.tear(p, q, c.random)
+	c.net.tear(q, p, nil)
+	c.report(p, q, signal.NumLinkDownRep)
+	a.spreadNow()
+	c.whenSilent(p, q, func() { c.report(q, p, signal.NumLinkDownRep) })
+}
+
+// whenSilent calls f when nothing is on its way between two processes any more.
+func (c *cluster) whenSilent(from, to *Process, f func()) {
+	if silent(from, to) {
+		f()
+		return
+	}
+	c.net.at(c.net.now+microsecond, func() { c.whenSilent(from, to, f) })
+}
+
+// report tells a node's membership, or a client's connection, that its links to another are up or down.
+func (c *cluster) report(p, peer *Process, num uint16) {
 	to, from := signal.MakeAddr(p.ID, signal.BlockMembership, 0), signal.MakeAddr(p.ID, signal.BlockRuntime, 0)
 	if p.Kind == signal.PeerAPI {
 		to = signal.MakeAddr(p.ID, signal.BlockClient, 0)
@@ -146,7 +177,7 @@ func (c *cluster) up(p, peer *Process) {
 		r.LDMs, r.TCs = uint32(len(l.LDMs)), uint32(len(l.TCs))
 	}
 	c.net.tell(t, func() {
-		s := kernel.Send[signal.LinkRep](t.Env, to, from, signal.NumLinkUpRep)
+		s := kernel.Send[signal.LinkRep](t.Env, to, from, num)
 		head := s.Head
 		*s = r
 		s.Head = head

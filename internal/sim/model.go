@@ -534,6 +534,8 @@ func (m *model) allowed(t *txn, e *ndberror.Error) {
 	}
 	ok := false
 	switch {
+	case e.Code == ndberror.NodeFailed || e.Code == ndberror.ClusterNotReady:
+		ok = m.stats.Links > 0
 	case e.Code == ndberror.SessionClosed:
 		ok = t.slot.s.closing
 	case e.Code == ndberror.NotFound:

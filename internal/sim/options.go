@@ -104,6 +104,8 @@ type LoadOptions struct {
 	Streams int // of transactions in each session
 	// Reopened: so many times during the load a session is closed with what is under way, and opened anew.
 	Reopened int
+	// Cuts: so many times a link between a client and a data node is cut, and opened anew.
+	Cuts int
 }
 
 // Draw draws the options of a run from its seed.
@@ -181,6 +183,7 @@ func (o *Options) drawLoad(r *Random, w Wanted) {
 	l.Dense = r.Chance(1, 8)
 	l.SchemaChanges = r.Between(0, 6)
 	l.Reopened = Pick(r, 0, 0, 3, 30)
+	l.Cuts = Pick(r, 0, 0, 2, 20)
 	l.Streams = Pick(r, 1, 1, 2, 4)
 	if r.Chance(1, 8) { // a crowd, which the smallest pools cannot take in
 		l.Streams = 16

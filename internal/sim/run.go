@@ -95,9 +95,11 @@ func (x *run) all() {
 	schema := false
 	l.changeSchema(l.o.SchemaChanges, x.o.VirtualTime/int64(2*l.o.SchemaChanges+2), func() { schema = true })
 	l.reopenSessions(l.o.Reopened, x.o.VirtualTime/int64(l.o.Reopened+1))
+	l.cutLinks(x.cluster, l.o.Cuts, x.o.VirtualTime/int64(l.o.Cuts+1))
 	n.runUntil(n.now+x.o.VirtualTime, l.idle)
 	l.stop()
 	x.until("the last transactions", x.answerLimit(), func() bool { return l.begun == l.ended && schema })
+	x.until("links that were cut to come back", 10*second, x.ready)
 	x.rest()
 
 	l.startOn(phaseReadBack, l.model.lasting())

@@ -68,8 +68,8 @@ func TestHundredSeeds(t *testing.T) {
 	if committed, aborted := sum.transactions(); committed < 100_000 || aborted > committed {
 		t.Errorf("%d transactions committed, %d were rolled back", committed, aborted)
 	}
-	if sum.Tables < 100 || sum.Cut < 100 {
-		t.Errorf("only %d tables were created and dropped, only %d transactions cut by the end of their session", sum.Tables, sum.Cut)
+	if sum.Tables < 100 || sum.Cut < 100 || sum.Links < 50 {
+		t.Errorf("%d tables created and dropped, %d transactions cut by the end of their session, %d links cut: too few", sum.Tables, sum.Cut, sum.Links)
 	}
 	for _, code := range []int{ndberror.NotFound, ndberror.Duplicate, ndberror.LockTimeout, ndberror.LockBusy, ndberror.Inactive,
 		ndberror.NoOperationRecord, ndberror.NoTransRecord, ndberror.DataMemoryFull, ndberror.TableDropped} {

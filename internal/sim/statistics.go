@@ -16,6 +16,8 @@ type statistics struct {
 	// Tables counts tables that were created and dropped during the load, Reopened sessions that were closed and opened anew,
 	// Cut transactions that this ended.
 	Tables, Reopened, Cut int
+	// Links counts links between a client and a data node that were cut.
+	Links int
 }
 
 func (s *statistics) committed(kind int) { s.Committed[kind]++ }
@@ -45,6 +47,7 @@ func (s *statistics) add(o *statistics) {
 	s.Tables += o.Tables
 	s.Reopened += o.Reopened
 	s.Cut += o.Cut
+	s.Links += o.Links
 }
 
 // transactions are those that ended, however.
@@ -66,7 +69,7 @@ func (s *statistics) String() string {
 		codes = append(codes, code)
 	}
 	sort.Ints(codes)
-	fmt.Fprintf(&b, "%d tables, %d sessions reopened, %d transactions cut, errors", s.Tables, s.Reopened, s.Cut)
+	fmt.Fprintf(&b, "%d tables, %d sessions reopened, %d transactions cut, %d links cut, errors", s.Tables, s.Reopened, s.Cut, s.Links)
 	for _, code := range codes {
 		fmt.Fprintf(&b, " %d:%d", code, s.Codes[code])
 	}

@@ -163,6 +163,21 @@ func (l *load) reopenSessions(times int, pause int64) {
 	})
 }
 
+// cutLinks cuts links between clients and data nodes, times times, with random pauses of about pause.
+func (l *load) cutLinks(c *cluster, times int, pause int64) {
+	if times == 0 || l.phase != phaseLoad {
+		return
+	}
+	l.net.at(l.net.now+l.random.Exponential(pause), func() {
+		a, d := l.apis[l.random.Int(len(l.apis))], c.nodes[l.random.Int(len(c.nodes))]
+		if l.phase == phaseLoad && a.proc.linked[d.proc.ID] && d.proc.linked[a.proc.ID] && !a.committing() && a.conn.Requests() == 0 {
+			l.model.stats.Links++
+			c.cut(a, d)
+		}
+		l.cutLinks(c, times-1, pause)
+	})
+}
+
 // startOn lets the streams insert or read cells until none is left.
 func (l *load) startOn(p phase, cells []*cell) {
 	l.phase, l.pace = p, 0
