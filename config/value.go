@@ -3,6 +3,7 @@ package config
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // value is what one section holds of one parameter.
@@ -216,6 +217,9 @@ func parseBool(text string) (int64, bool) {
 
 // checkText refuses what could not be printed on one line and read back.
 func checkText(text string) complaint {
+	if !utf8.ValidString(text) {
+		return complaint{"holds bytes that are no UTF-8", "write printable text"}
+	}
 	for i := 0; i < len(text); i++ {
 		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
 			return complaint{"holds the control character " + strconv.QuoteRune(rune(c)), "write printable text"}
