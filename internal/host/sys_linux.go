@@ -197,6 +197,15 @@ func adviseHuge(p unsafe.Pointer, bytes uintptr) {
 	_ = syscall.Madvise(unsafe.Slice((*byte)(p), bytes), syscall.MADV_HUGEPAGE)
 }
 
+// MachineMemory is the memory of the machine in bytes, 0 if it cannot be known.
+func MachineMemory() int64 {
+	var info syscall.Sysinfo_t
+	if syscall.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int64(uint64(info.Totalram) * uint64(info.Unit))
+}
+
 // lock makes a range of addresses resident for good.
 func lock(p unsafe.Pointer, bytes uintptr) error {
 	return os.NewSyscallError("mlock", syscall.Mlock(unsafe.Slice((*byte)(p), bytes)))

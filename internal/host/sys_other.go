@@ -42,6 +42,9 @@ func adviseHuge(unsafe.Pointer, uintptr)   {}
 func discard(unsafe.Pointer, uintptr)      {}
 func lock(unsafe.Pointer, uintptr) error   { return errSystem }
 
+// MachineMemory is the memory of the machine in bytes, 0 if it cannot be known.
+func MachineMemory() int64 { return 0 }
+
 func receive(int, []byte) (int, syscall.Errno)  { return 0, syscall.EINVAL }
 func transmit(int, []byte) (int, syscall.Errno) { return 0, syscall.EINVAL }
 func takeSocket(net.Conn, *Peer) (int, error)   { return -1, errSystem }

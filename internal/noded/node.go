@@ -37,6 +37,22 @@ func (p *process) limits() (err error) {
 	}
 	items := datanode.MemorySum(&p.config, &p.layout)
 	p.log.info("memory, of which data memory is taken from the system as it is used:\n%s", strings.TrimSuffix(datanode.Describe(items), "\n"))
+	return p.fits(host.MachineMemory())
+}
+
+// fits compares what rows and copies may take with the memory of the machine (0: not known). More of it than there is
+// cannot be locked: the attempt would bring the machine down.
+func (p *process) fits(machine int64) error {
+	bytes := p.config.DataMemory + p.config.CopyMemory
+	switch {
+	case machine == 0 || bytes <= machine:
+	case p.config.LockMemory:
+		return fail(exitcode.Memory, "data memory and copies of rows take %d MB, which LockPagesInMainMemory takes at once, and this machine has %d MB: "+
+			"lower DataMemory, or set LockPagesInMainMemory=0", bytes>>20, machine>>20)
+	default:
+		p.log.warning("data memory and copies of rows may take %d MB, and this machine has %d MB: the system will end this process "+
+			"or others before DataMemory is full; lower DataMemory", bytes>>20, machine>>20)
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,5 +98,26 @@ func TestEventsAreLoggedByLevelAndSeverity(t *testing.T) {
 	}
 	if !regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[ndbd\] WARNING  -- Node 1: look\n$`).MatchString(w.String()) {
 		t.Error(w.String())
+	}
+}
+
+// Memory that the machine does not have is not locked, which would bring it down; without locking it is a warning.
+func TestMoreMemoryThanTheMachineHas(t *testing.T) {
+	var w strings.Builder
+	p := &process{log: newLogger(&w, "ndbd")}
+	p.config.DataMemory, p.config.CopyMemory = 7<<30, 2<<30
+	for machine, want := range map[int64]string{0: "", 9 << 30: "", 8 << 30: "may take 9216 MB, and this machine has 8192 MB"} {
+		w.Reset()
+		if err := p.fits(machine); err != nil || !strings.Contains(w.String(), want) || want == "" && w.Len() > 0 {
+			t.Errorf("%d: %v\n%s", machine, err, &w)
+		}
+	}
+	p.config.LockMemory = true
+	var f *failure
+	if err := p.fits(8 << 30); !errors.As(err, &f) || f.code != exitcode.Memory || !strings.Contains(f.text, "LockPagesInMainMemory=0") {
+		t.Errorf("%v", err)
+	}
+	if err := p.fits(9 << 30); err != nil {
+		t.Error(err)
 	}
 }
