@@ -71,7 +71,7 @@ func stackOfBlock(stack []byte) string {
 // ringSize is how many signals a failure shows.
 const ringSize = 200
 
-// ring keeps the last signals of a run as they were delivered.
+// ring keeps the last signals of a run as they were delivered, without their sections.
 type ring struct {
 	at    [ringSize]int64
 	bytes [ringSize][]byte
@@ -81,7 +81,8 @@ type ring struct {
 func (r *ring) add(at int64, b []byte) {
 	i := r.count % ringSize
 	r.at[i] = at
-	r.bytes[i] = append(r.bytes[i][:0], b...)
+	fixed := int(signal.FixedSize((*signal.Head)(unsafe.Pointer(unsafe.SliceData(b))).Num))
+	r.bytes[i] = append(r.bytes[i][:0], b[:min(max(fixed, signal.HeadSize), len(b))]...)
 	r.count++
 }
 

@@ -62,6 +62,14 @@ var mutants = []mutant{
 		[]string{"differs between"}},
 	{"a replica commits in another epoch", some(signal.NumCommitReq, 5, func(h *signal.Head) int { return older(&as[signal.Step](h).GCI) }),
 		[]string{"differs between", "has epoch"}},
+	{"a transaction commits in another epoch than its client is told", func() func(*Thread, *signal.Head) int {
+		return func(_ *Thread, h *signal.Head) int {
+			if h.Num == signal.NumTxConf && as[signal.TxConf](h).Committed == 1 && h.To.Instance() == 1 {
+				as[signal.TxConf](h).GCI[1]++ // as if the epoch of all its clients were one global checkpoint ahead
+			}
+			return 1
+		}
+	}, []string{"has epoch", "was acknowledged before it was sent", "but its write was seen after"}},
 	{"a client is told an older epoch", some(signal.NumTxConf, 3, func(h *signal.Head) int { return older(&as[signal.TxConf](h).GCI) }),
 		[]string{"has epoch", "but its write was seen after", "which is of no acknowledged change", "was acknowledged before it was sent"}},
 	{"an exclusive lock is a shared one", some(signal.NumKeyReq, 1, func(h *signal.Head) int {

@@ -119,7 +119,7 @@ func Draw(seed uint64, w Wanted) Options {
 	o.drawParameters(r.Sub("parameters"))
 	o.Weather = drawWeather(r.Sub("weather"))
 	o.drawLoad(r.Sub("load"), w)
-	o.InvariantsEvery = Pick(r.Sub("invariants"), 10, 100, 1000, 1000)
+	o.InvariantsEvery = Pick(r.Sub("invariants"), 20, 200, 2000, 2000)
 	return o
 }
 

@@ -120,6 +120,7 @@ var checkers = []func(x *run){
 	checkMoney,
 	checkOrder,
 	checkReplicas,
+	checkEpochs,
 	checkRest,
 }
 
