@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/cohortdb/cohort/config"
@@ -152,7 +151,7 @@ func (r *request) answer() (text string, warnings []config.Warning, err error) {
 	}
 	var c *config.Config
 	if r.file != "" {
-		data, err := os.ReadFile(r.file)
+		data, err := options.ReadFile(r.file)
 		if err != nil {
 			return "", nil, fmt.Errorf("the configuration cannot be read: %w", err)
 		}

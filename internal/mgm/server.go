@@ -226,7 +226,7 @@ func (o *serverOptions) read(file string, mycnf bool) (*config.Config, []config.
 	if file == "" {
 		file, mycnf = o.file, o.mycnf
 	}
-	data, err := os.ReadFile(file)
+	data, err := options.ReadFile(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the configuration file cannot be read (%w): correct -f", err)
 	}

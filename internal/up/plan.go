@@ -3,12 +3,12 @@ package up
 import (
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/cohortdb/cohort/config"
+	"github.com/cohortdb/cohort/internal/options"
 )
 
 const (
@@ -154,7 +154,7 @@ func (p *plan) compose(o *choices, m machine) *ini {
 
 // adopt takes a configuration of the user's, with every host on this machine.
 func (p *plan) adopt(o *choices) (*ini, error) {
-	text, err := os.ReadFile(o.config)
+	text, err := options.ReadFile(o.config)
 	if err != nil {
 		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
 	}
