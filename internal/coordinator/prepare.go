@@ -154,7 +154,7 @@ func (b *Block) settle(i uint32, t *transaction) {
 	}
 	switch t.want {
 	case wantExecute:
-		t.want = wantNothing
+		t.want, t.lastActive = wantNothing, b.env.Now() // the client's turn begins now, however long it had to wait
 		b.txConf(t, false)
 	case wantCommit:
 		b.commit(i, t)
