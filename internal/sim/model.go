@@ -41,7 +41,7 @@ type cell struct {
 	gci     uint64 // the highest epoch of an acknowledged change
 	gciB    uint64 // the same, of changes of the second part
 
-	// holders are the transactions that surely hold a lock on the row.
+	// holders are the transactions that hold a lock on the row, as far as their clients know.
 	holders []holder
 	changes []change
 	glances []glance
@@ -109,7 +109,8 @@ type txn struct {
 	floor uint64
 	// seen: another transaction has read what this one wrote.
 	seen *txn
-	// rivals are transactions that came to hold a lock while this one held a conflicting one: it must not commit.
+	// rivals are transactions that came to hold a lock while this one held a conflicting one, as their clients heard of
+	// it. One of the two had lost its lock, and its client has not been told yet: they must not both commit.
 	rivals []conflict
 	held   []*cell
 	pend   []pending // classPrivate: own changes
@@ -414,13 +415,14 @@ func (m *model) chained(t *txn, a *action, v value) {
 	}
 }
 
-// hold takes note that a transaction surely holds a lock, and looks for others that surely hold a conflicting one.
-// Such a one may have lost it without having been told yet: then it must not commit.
+// hold takes note that a transaction holds a lock, as far as its client knows, and looks for others that hold a
+// conflicting one.
 func (m *model) hold(t *txn, a *action) {
 	c := a.cell
 	for _, h := range c.holders {
 		if h.t != t && (h.exclusive || a.exclusive()) {
 			h.t.rivals = append(h.t.rivals, conflict{c, t, m.net.now})
+			t.rivals = append(t.rivals, conflict{c, h.t, m.net.now})
 		}
 	}
 	c.holders = append(c.holders, holder{t, a.exclusive()})
@@ -457,9 +459,10 @@ func (m *model) ended(t *txn, committed bool, gci uint64, err *ndberror.Error) {
 	}
 	t.state, t.gci = txnCommitted, gci
 	m.stats.committed(t.kind)
-	if len(t.rivals) > 0 {
-		r := t.rivals[0]
-		m.failf("%v committed with its lock on %v, but %v held a conflicting lock there at %s", t, r.cell, r.other, ns(r.at))
+	for _, r := range t.rivals {
+		if r.other.state == txnCommitted {
+			m.failf("%v and %v committed, and at %s both held conflicting locks on %v", r.other, t, ns(r.at), r.cell)
+		}
 	}
 	writes := false
 	for _, a := range t.actions {

@@ -77,13 +77,13 @@ var mutants = []mutant{
 			r.Op = signal.OpReadShared
 		}
 		return 1
-	}), []string{"held a conflicting lock", "an update is lost"}},
+	}), []string{"both held conflicting locks", "an update is lost"}},
 	{"a shared lock is none", some(signal.NumKeyReq, 1, func(h *signal.Head) int {
 		if r := as[signal.KeyReq](h); r.Op == signal.OpReadShared {
 			r.Op = signal.OpReadCommitted
 		}
 		return 1
-	}), []string{"held a conflicting lock", "under one shared lock", "in all accounts", "which waited for it"}},
+	}), []string{"both held conflicting locks", "under one shared lock", "in all accounts", "which waited for it"}},
 	{"a client is told a newer epoch", some(signal.NumWriteConf, 3, func(h *signal.Head) int {
 		as[signal.WriteConf](h).GCI[0]++
 		return 1

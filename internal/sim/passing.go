@@ -47,7 +47,7 @@ func (l *load) create(a *api, r *relation, done func()) {
 			switch {
 			case e == nil:
 				done()
-			case e.Class.Temporary() || e.Class == ndberror.ClassSpace:
+			case mayRepeat(e) || e.Class == ndberror.ClassSpace:
 				l.net.at(l.net.now+100*millisecond, func() { l.create(a, r, done) })
 			default:
 				l.net.failf("node %d: creating %s failed: %v", a.proc.ID, r.name, e)
@@ -63,7 +63,7 @@ func (l *load) drop(a *api, r *relation, done func()) {
 			switch {
 			case e == nil:
 				done()
-			case e.Class.Temporary():
+			case mayRepeat(e):
 				l.net.at(l.net.now+100*millisecond, func() { l.drop(a, r, done) })
 			default:
 				l.net.failf("node %d: dropping %s failed: %v", a.proc.ID, r.name, e)
@@ -85,7 +85,7 @@ func (l *load) open(a *api, r *relation, done func()) {
 				}
 				l.opened[tableKey{a, r}] = &f
 				done()
-			case e.Class.Temporary():
+			case mayRepeat(e):
 				l.net.at(l.net.now+100*millisecond, func() { l.open(a, r, done) })
 			case r.name == passingName && e.Class == ndberror.ClassSchema:
 				done() // dropped meanwhile
@@ -111,4 +111,9 @@ func (l *load) openEverywhere(r *relation, done func()) {
 // onConn runs f on the thread of the connection.
 func (a *api) onConn(f func()) {
 	a.net.onThread(a.proc.Threads[0], f)
+}
+
+// mayRepeat tells whether a request about a table may be sent again: nobody has carried it out.
+func mayRepeat(e *ndberror.Error) bool {
+	return e.Class.Temporary() || e.Code == ndberror.ClusterNotReady
 }
