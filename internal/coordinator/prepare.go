@@ -86,6 +86,9 @@ func (b *Block) prepare(i uint32, t *transaction, r *signal.KeyReq) bool {
 	b.seq++
 	primary := b.tables[r.Table].primary[r.Frag]
 	flags := r.Flags & (signal.FlagAll | signal.FlagNoWait)
+	if t.running == 0 {
+		flags |= signal.FlagStart
+	}
 	*o = operation{tx: i, next: pool.None, ref: r.Ref, primary: primary, first: signal.NoRef, lastRef: signal.NoRef,
 		seq: b.seq, table: r.Table, frag: r.Frag, op: r.Op, flags: r.Flags}
 	if write {

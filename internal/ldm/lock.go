@@ -28,6 +28,9 @@ func (b *Block) grantable(r *store.RowHead, o *operation, resumed bool) bool {
 	for i := top(r); i != pool.None; {
 		x := b.ops.At(i)
 		if x.state == waiting { // and so do all behind it
+			if own && !resumed && x.same(o) {
+				return false // what its transaction asked for before comes first
+			}
 			queue = true
 			break
 		}
@@ -58,7 +61,8 @@ func (b *Block) hold(r *store.RowHead, i uint32, o *operation) {
 	b.link(r, i, o, last, next)
 }
 
-// enqueue puts an operation into the row's queue: at its end, or in front when its transaction holds the row already.
+// enqueue puts an operation into the row's queue: at its end, or in front when its transaction holds the row already. In
+// any case it comes behind what its own transaction asked for before, and before whoever came after that.
 func (b *Block) enqueue(r *store.RowHead, i uint32, o *operation) {
 	last, next := pool.None, top(r)
 	upgrade := false
@@ -70,8 +74,20 @@ func (b *Block) enqueue(r *store.RowHead, i uint32, o *operation) {
 		upgrade = upgrade || x.same(o)
 		last, next = next, x.down
 	}
-	if !upgrade && next != pool.None {
-		last, next = b.ops.At(top(r)).rear, pool.None
+	switch {
+	case next == pool.None:
+	case upgrade:
+		for next != pool.None && b.ops.At(next).same(o) {
+			last, next = next, b.ops.At(next).down
+		}
+	default:
+		if last = pool.None; o.flags&signal.FlagStart == 0 && !o.oneShot() {
+			last = b.lastOfOwn(next, o)
+		}
+		if last == pool.None {
+			last = b.ops.At(top(r)).rear
+		}
+		next = b.ops.At(last).down
 	}
 	o.state = waiting
 	b.link(r, i, o, last, next)
@@ -79,6 +95,19 @@ func (b *Block) enqueue(r *store.RowHead, i uint32, o *operation) {
 		o.due = b.env.Now() + b.cfg.LockTimeout
 	}
 	b.waiters.add(b, i, o)
+}
+
+// lastOfOwn is the last operation of a queue that is of o's transaction, or None.
+func (b *Block) lastOfOwn(first uint32, o *operation) uint32 {
+	last := pool.None
+	for i := first; i != pool.None; {
+		x := b.ops.At(i)
+		if x.same(o) {
+			last = i
+		}
+		i = x.down
+	}
+	return last
 }
 
 func (b *Block) link(r *store.RowHead, i uint32, o *operation, up, down uint32) {

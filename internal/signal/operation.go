@@ -23,7 +23,7 @@ const (
 	FlagAll uint8 = 1 << iota
 	// FlagIgnoreError: a failure of this operation leaves its transaction alive (AO_IgnoreError).
 	FlagIgnoreError
-	// FlagStart: the first operation of its transaction.
+	// FlagStart: the first operation of its transaction. To an ldm: no other one of its transaction is under way.
 	FlagStart
 	// FlagExecute: the last operation of a batch: answer with TxConf when all before it are done.
 	FlagExecute
