@@ -42,6 +42,7 @@ var layers = map[string]place{
 	"internal/kernel":            {layer: 2},
 	"internal/kernel/kerneltest": {layer: 3},
 	"internal/outcome":           {layer: 2},
+	"internal/epoch":             {layer: 2},
 
 	"internal/membership":   {layer: 3},
 	"internal/distribution": {layer: 3},

@@ -17,14 +17,14 @@ import (
 )
 
 func (b *Block) commit(i uint32, t *transaction) {
-	if b.epoch.prepared {
+	if !b.epoch.Open() {
 		t.state = held
 		b.epoch.hold(b, i)
 		return
 	}
 	t.state = committing
-	t.gci = b.epoch.gci
-	t.parity = b.epoch.draw()
+	t.gci = b.epoch.GCI
+	t.parity = b.epoch.Enter()
 	for oi := t.head; oi != pool.None; {
 		o := b.ops.At(oi)
 		if o.state == prepared {
@@ -93,7 +93,7 @@ func (b *Block) onCompleteConf(r *signal.StepConf) {
 func (b *Block) completed(i uint32, t *transaction) {
 	p := t.parity
 	b.end(i, t)
-	b.epoch.leave(b, p)
+	b.leaveEpoch(p)
 }
 
 func (b *Block) onOutcomeReq(r *signal.OutcomeReq) {

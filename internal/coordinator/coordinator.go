@@ -152,8 +152,9 @@ type Block struct {
 
 	buckets []uint32 // transaction by (client, number); chains by hashNext
 	tables  []table
+	closing int // tables that are being closed
 
-	epoch    epoch
+	epoch    epochs
 	outcomes *outcome.Table
 	clients  [256]client // by node
 	// sessions counts open transactions by a hash of their sessions: one that ends with none needs no search.
@@ -186,7 +187,7 @@ func New(env *kernel.Env, cfg Config) *Block {
 	for i := range b.buckets {
 		b.buckets[i] = pool.None
 	}
-	b.epoch.init()
+	b.epoch.heldHead, b.epoch.heldTail = pool.None, pool.None
 	if cfg.InactiveTimeout > 0 {
 		env.Tick(b.self, cfg.InactiveCheck, tickInactive, 0, 0)
 	}

@@ -1,55 +1,23 @@
 package coordinator
 
-// Epochs: between the prepare of an epoch change and its commit no commit point draws an epoch, so that a later
-// holder of a lock never gets an older epoch than an earlier one, whichever coordinators the two have.
-//
-// Transactions that have drawn count in one of two generations. The change to epoch n+1 is confirmed when the
-// generation of n is empty; the president begins no further change before that.
+// Epochs: a transaction draws its epoch at its commit point, through the gate of package epoch; it leaves when it is
+// complete. While the gate is shut, transactions that are to commit are held, first come first.
 
 import (
+	"github.com/cohortdb/cohort/internal/epoch"
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/pool"
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
-type epoch struct {
-	gci      [2]uint32
-	prepared bool // a change is under way: nobody draws
-	parity   uint8
-	inside   [2]uint32   // transactions that have drawn and are not complete, by generation
-	waiting  bool        // the confirmation of a change is owed
-	asker    signal.Addr // to whom
-	heldHead uint32      // transactions that wait for the end of the change, first come first
+type epochs struct {
+	epoch.Gate
+	heldHead uint32 // transactions that wait for the gate, first come first
 	heldTail uint32
-	closing  int // tables that are being closed
 }
 
-func (e *epoch) init() { e.heldHead, e.heldTail = pool.None, pool.None }
-
-// draw puts one more into the current generation.
-func (e *epoch) draw() uint8 {
-	e.inside[e.parity]++
-	return e.parity
-}
-
-func (e *epoch) leave(b *Block, parity uint8) {
-	invariant.That(e.inside[parity] > 0, "who leaves an epoch has drawn it")
-	e.inside[parity]--
-	e.confirm(b)
-}
-
-// confirm answers the change when nothing of the old epoch is left.
-func (e *epoch) confirm(b *Block) {
-	if !e.waiting || e.inside[e.parity^1] != 0 {
-		return
-	}
-	e.waiting = false
-	c := kernel.Send[signal.EpochConf](b.env, e.asker, b.self, signal.NumEpochCommitConf)
-	c.GCI = e.gci
-}
-
-func (e *epoch) hold(b *Block, i uint32) {
+func (e *epochs) hold(b *Block, i uint32) {
 	b.txs.At(i).heldNext = pool.None
 	if e.heldTail == pool.None {
 		e.heldHead = i
@@ -59,7 +27,7 @@ func (e *epoch) hold(b *Block, i uint32) {
 	e.heldTail = i
 }
 
-func (e *epoch) unhold(b *Block, i uint32) {
+func (e *epochs) unhold(b *Block, i uint32) {
 	prev := pool.None
 	for x := e.heldHead; x != pool.None; prev, x = x, b.txs.At(x).heldNext {
 		if x != i {
@@ -80,22 +48,27 @@ func (e *epoch) unhold(b *Block, i uint32) {
 }
 
 func (b *Block) onEpochPrepareReq(r *signal.EpochReq) {
-	e := &b.epoch
-	invariant.That(!e.prepared && !e.waiting, "one epoch change at a time")
-	invariant.That(signal.JoinGCI(r.GCI) > signal.JoinGCI(e.gci), "epochs grow")
-	e.prepared = true
-	gci := r.GCI
-	c := kernel.Send[signal.EpochConf](b.env, r.From, b.self, signal.NumEpochPrepareConf)
-	c.GCI = gci
+	b.epoch.Prepare(r)
+	to, gci := r.From, r.GCI
+	kernel.Send[signal.EpochConf](b.env, to, b.self, signal.NumEpochPrepareConf).GCI = gci
+}
+
+// leaveEpoch says that what entered is complete here.
+func (b *Block) leaveEpoch(parity uint8) {
+	b.epoch.Leave(parity)
+	b.confirmEpoch()
+}
+
+// confirmEpoch confirms the change of the epoch when that is due.
+func (b *Block) confirmEpoch() {
+	if to, due := b.epoch.Due(); due {
+		kernel.Send[signal.EpochConf](b.env, to, b.self, signal.NumEpochCommitConf).GCI = b.epoch.GCI
+	}
 }
 
 func (b *Block) onEpochCommitReq(r *signal.EpochReq) {
 	e := &b.epoch
-	invariant.That(e.prepared, "an epoch change is prepared before it is committed")
-	e.gci, e.prepared = r.GCI, false
-	e.parity ^= 1
-	invariant.That(e.inside[e.parity] == 0, "the generation before the last one is empty")
-	e.waiting, e.asker = true, r.From
+	e.Commit(r)
 	for i := e.heldHead; i != pool.None; {
 		t := b.txs.At(i)
 		next := t.heldNext
@@ -104,5 +77,5 @@ func (b *Block) onEpochCommitReq(r *signal.EpochReq) {
 		i = next
 	}
 	e.heldHead, e.heldTail = pool.None, pool.None
-	e.confirm(b)
+	b.confirmEpoch()
 }

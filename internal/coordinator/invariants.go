@@ -57,7 +57,7 @@ func (b *Block) Invariants() {
 	if sessions != [sessionHashes]uint32{} {
 		invariant.Failf("transactions by session are miscounted")
 	}
-	if inside != b.epoch.inside {
-		invariant.Failf("transactions inside epochs: %v, counted %v", inside, b.epoch.inside)
+	if inside != b.epoch.Inside() {
+		invariant.Failf("transactions inside epochs: %v, counted %v", inside, b.epoch.Inside())
 	}
 }

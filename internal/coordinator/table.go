@@ -42,7 +42,7 @@ func (b *Block) onTableCloseReq(r *signal.TableCloseReq) {
 	t := &b.tables[r.Table]
 	b.closes++
 	t.closing, t.closeFrom, t.closeRef, t.closeNum = true, r.From, r.Ref, b.closes
-	b.epoch.closing++
+	b.closing++
 	if t.users > 0 {
 		b.env.Tick(b.self, int64(r.WaitMillis)*1_000_000, tickClose, r.Table, b.closes)
 	}
@@ -76,14 +76,14 @@ func (b *Block) uses(t *transaction, id uint16) bool {
 
 // closeTables answers closes that nothing stands in the way of any more.
 func (b *Block) closeTables() {
-	if b.epoch.closing == 0 {
+	if b.closing == 0 {
 		return
 	}
 	for i := range b.tables {
 		if t := &b.tables[i]; t.closing && t.users == 0 {
 			b.tableConf(t.closeFrom, signal.NumTableCloseConf, t.closeRef, uint32(i), 0)
 			*t = table{}
-			b.epoch.closing--
+			b.closing--
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 		b.chainRef(r.From, r.OpRef, codeSessions)
 		return
 	}
-	if f.tail() && !b.epoch.prepared {
+	if f.tail() && b.epoch.Open() {
 		b.chainTail(f, r)
 		return
 	}
@@ -56,7 +56,7 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 
 // enterChain: the operation's epoch will be drawn further down; it may be the present one, which is finished only
 // when the answer has passed here.
-func (b *Block) enterChain(_ uint32, o *operation) { o.parity = b.epoch.enter() }
+func (b *Block) enterChain(_ uint32, o *operation) { o.parity = b.epoch.Enter() }
 
 // chainTail is the commit point: it draws the epoch and commits in one visit, without a record. An update finds its
 // row by its id.
@@ -72,7 +72,7 @@ func (b *Block) chainTail(f *fragment, r *signal.PrepareReq) {
 		invariant.That(sameBytes(key, n, q.key, q.keyLen), "a row id means the same row on every replica")
 		invariant.That(row.Lock == 0, "a backup's row is free when its primary's is")
 		if r.Op == signal.OpDelete {
-			f.rows.Remove(rowhash.Hash(q.key, q.keyLen), r.RowID, uint64(signal.JoinGCI(b.epoch.gci)))
+			f.rows.Remove(rowhash.Hash(q.key, q.keyLen), r.RowID, uint64(signal.JoinGCI(b.epoch.GCI)))
 		} else {
 			code = b.updateAtOnce(f, r.Flags, &q, row)
 		}
@@ -81,8 +81,8 @@ func (b *Block) chainTail(f *fragment, r *signal.PrepareReq) {
 		b.chainRef(r.From, r.OpRef, code)
 		return
 	}
-	b.outcomes.Record(r.Client, r.Seq, b.epoch.gci)
-	b.chainConf(r.From, r.OpRef, b.epoch.gci)
+	b.outcomes.Record(r.Client, r.Seq, b.epoch.GCI)
+	b.chainConf(r.From, r.OpRef, b.epoch.GCI)
 }
 
 func (b *Block) insertAt(f *fragment, flags uint8, q *request, id store.RowID) uint32 {
@@ -120,12 +120,12 @@ func (b *Block) onChainConf(c *signal.ChainConf) {
 	o := b.inChain(c.OpRef, c.From)
 	parity := o.parity
 	b.commitOneShot(c.OpRef, o, o.frag.rows.Row(o.id), c.GCI)
-	b.epoch.leave(b, parity)
+	b.leaveEpoch(parity)
 }
 
 func (b *Block) onChainRef(c *signal.ChainRef) {
 	o := b.inChain(c.OpRef, c.From)
 	parity := o.parity
 	b.failHeld(c.OpRef, o, o.frag.rows.Row(o.id), c.Code)
-	b.epoch.leave(b, parity)
+	b.leaveEpoch(parity)
 }

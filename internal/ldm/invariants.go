@@ -76,7 +76,7 @@ func (b *Block) Invariants() {
 	if byClient != b.shots {
 		invariant.Failf("one-shot writes by client: %v, counted %v", byClient, b.shots)
 	}
-	if inside != b.epoch.inside {
-		invariant.Failf("chains inside epochs: %v, counted %v", inside, b.epoch.inside)
+	if inside != b.epoch.Inside() {
+		invariant.Failf("chains inside epochs: %v, counted %v", inside, b.epoch.Inside())
 	}
 }

@@ -83,7 +83,7 @@ type Block struct {
 
 	waiters  waitList
 	granting *store.RowHead // whose queue is being resumed
-	epoch    epoch
+	epoch    epochs
 	outcomes *outcome.Table
 
 	stopping bool // no new one-shot writes
@@ -117,7 +117,7 @@ func New(env *kernel.Env, cfg Config) *Block {
 		work:     make([]byte, maxImage),
 	}
 	b.waiters.init()
-	b.epoch.init()
+	b.epoch.head, b.epoch.tail = pool.None, pool.None
 	return b
 }
 

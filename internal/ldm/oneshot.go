@@ -41,7 +41,7 @@ func (b *Block) onWriteReq(r *signal.KeyReq) {
 		b.keyRef(r.From, r.Ref, r.Tx, code)
 		return
 	}
-	if f.replicas == 1 && !b.epoch.prepared && b.writeAtOnce(f, r, &q) {
+	if f.replicas == 1 && b.epoch.Open() && b.writeAtOnce(f, r, &q) {
 		return
 	}
 	i, o := b.seize(f)
@@ -72,7 +72,7 @@ func (b *Block) writeAtOnce(f *fragment, r *signal.KeyReq, q *request) bool {
 	case r.Op == signal.OpInsert:
 		code = codeExists
 	case r.Op == signal.OpDelete:
-		f.rows.Remove(hash, id, uint64(signal.JoinGCI(b.epoch.gci)))
+		f.rows.Remove(hash, id, uint64(signal.JoinGCI(b.epoch.GCI)))
 	default:
 		code = b.updateAtOnce(f, r.Flags, q, row)
 	}
@@ -80,8 +80,8 @@ func (b *Block) writeAtOnce(f *fragment, r *signal.KeyReq, q *request) bool {
 		b.keyRef(r.From, r.Ref, r.Tx, code)
 		return true
 	}
-	b.outcomes.Record(r.From, r.Seq, b.epoch.gci)
-	b.writeConf(r.From, r.Ref, r.Tx, b.epoch.gci)
+	b.outcomes.Record(r.From, r.Seq, b.epoch.GCI)
+	b.writeConf(r.From, r.Ref, r.Tx, b.epoch.GCI)
 	return true
 }
 
@@ -130,7 +130,7 @@ func (b *Block) updateAtOnce(f *fragment, flags uint8, q *request, r *store.RowH
 
 // stamp ends a change of a committed row.
 func (b *Block) stamp(f *fragment, r *store.RowHead) {
-	r.GCILo, r.GCIHi = b.epoch.gci[0], b.epoch.gci[1]
+	r.GCILo, r.GCIHi = b.epoch.GCI[0], b.epoch.GCI[1]
 	f.rows.UpdateSum(r)
 }
 
@@ -144,12 +144,12 @@ func (b *Block) executedOneShot(i uint32, o *operation, r *store.RowHead, q *req
 		return
 	}
 	b.dropStash(o)
-	if b.epoch.prepared {
+	if !b.epoch.Open() {
 		o.state = ready
 		b.epoch.park(b, i, o)
 		return
 	}
-	b.commitOneShot(i, o, r, b.epoch.gci)
+	b.commitOneShot(i, o, r, b.epoch.GCI)
 }
 
 // commitOneShot makes a one-shot's change the row's state, tells whoever waits for it, and lets the row go.
