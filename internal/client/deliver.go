@@ -227,6 +227,9 @@ func (s *Session) onTxRef(r *signal.TxRef) {
 		}
 		e := s.refusal(code, o)
 		if t.state != RollingBack {
+			if t.err != nil && t.err.Code == ndberror.CommittedNotRead { // no, it has not been committed
+				t.err = nil
+			}
 			t.fail(e)
 		}
 		if o != nil && o.err == nil {

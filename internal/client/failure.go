@@ -95,7 +95,8 @@ func (s *Session) lost(t *Tx, node uint8) {
 	}
 }
 
-// rowsLost ends the reads whose rows were to come from a failed node.
+// rowsLost ends the reads whose rows were to come from a failed node. Where a commit of changes is under way the
+// coordinator will have the last word: 4115 stands if it commits, and gives way to its error if it does not.
 func (s *Session) rowsLost(t *Tx, node uint8) {
 	for o := t.head; o != nil && t.reads > 0; o = o.next {
 		if o.state != opSent || o.node != node || !signal.IsRead(o.kind) {
@@ -103,7 +104,7 @@ func (s *Session) rowsLost(t *Tx, node uint8) {
 		}
 		o.state = opDone
 		code := ndberror.NodeFailed
-		if t.state == Committing && t.tc != 0 && t.awaits&awaitsTC == 0 && t.seq != 0 {
+		if t.state == Committing && t.tc != 0 && t.seq != 0 {
 			code = ndberror.CommittedNotRead
 		}
 		o.err = ndberror.Get(code)

@@ -326,3 +326,36 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 		g.atRest(tx)
 	})
 }
+
+// A node that has one of a transaction's rows fails while its commit is under way at another: whether it was committed
+// is what the coordinator says, not what became of the row.
+func TestARowIsLostWhileTheCommitIsUnderWay(t *testing.T) {
+	for _, code := range []int{ndberror.CommittedNotRead, ndberror.LockTimeout, ndberror.AnswerLost} {
+		g := newRig(t, even)
+		one, two := g.keyAt(1), g.keyAt(2)
+		tx := g.begin()
+		g.row.Update(tx, ptr(&two))
+		g.row.Read(tx, ptr(&one), signal.OpReadShared)
+		tx.Commit()
+		g.sent()
+		tc := tx.tc
+		g.nodeDown(1)
+		g.nothingOver()
+		switch code {
+		case ndberror.CommittedNotRead:
+			g.txConf(tc, tx.num, 1)
+		case ndberror.AnswerLost: // the coordinator's node fails too
+			g.nodeDown(2)
+		default:
+			g.txRef(tc, tx.num, uint32(code), signal.NoRef)
+		}
+		g.over(tx, code)
+		if committed := tx.GCI() != 0; committed != (code == ndberror.CommittedNotRead) {
+			t.Errorf("%v: epoch %d", tx.Err(), tx.GCI())
+		}
+		if g.s.Unheard() != 0 {
+			t.Errorf("%d outcomes are awaited for ever", g.s.Unheard())
+		}
+		g.atRest(tx)
+	}
+}
