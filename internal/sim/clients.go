@@ -73,31 +73,8 @@ func (s *session) open(first uint32) {
 	s.s.SetView(s.api.seen)
 }
 
-// committing tells whether a commit is under way, whose outcome would not be known if its session or link ended now.
-func (s *session) committing() bool {
-	for _, x := range s.slots {
-		if x.t != nil && x.t.move == moveCommit {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *api) committing() bool {
-	for _, s := range a.sessions {
-		if s.committing() {
-			return true
-		}
-	}
-	return false
-}
-
-// reopen closes the session, whatever is under way, and opens another one under the same number at once. It does
-// nothing while a commit is under way, whose outcome would not be known.
+// reopen closes the session, whatever is under way, and opens another one under the same number at once.
 func (s *session) reopen(stats *statistics) {
-	if s.committing() {
-		return
-	}
 	for _, x := range s.slots {
 		if x.t != nil {
 			stats.Cut++

@@ -217,6 +217,9 @@ func planHold(x *slot, t *txn) move {
 
 // planPrivate does anything to rows that no other stream touches.
 func planPrivate(x *slot, t *txn) move {
+	if len(x.private) == 0 {
+		return moveCommit // of none of them the content is known any more
+	}
 	more := x.random.Between(1, min(x.l.o.Operations, 6))
 	if t.rounds == 0 && x.random.Chance(1, 3) {
 		more = 1 // one that may go without a coordinator

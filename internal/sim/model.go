@@ -45,8 +45,10 @@ type cell struct {
 	holders []holder
 	changes []change
 	glances []glance
-	deletes []*txn // whose deletes were sent; those that were rolled back are swept out now and then
-	inserts int    // acknowledged, less acknowledged deletes
+	doubts  []*action // writes of transactions whose outcome is unknown
+	vague   []pending // classPrivate: what such a transaction may have made of it, and what was before; then it is left alone
+	deletes []*txn    // whose deletes were sent; those that were rolled back are swept out now and then
+	inserts int       // acknowledged, less acknowledged deletes
 }
 
 func (c *cell) String() string { return fmt.Sprintf("%s row %d", c.rel.name, c.id) }
@@ -85,6 +87,8 @@ const (
 	txnOpen txnState = iota
 	txnCommitted
 	txnAborted
+	// txnUnknown: its link or session ended while its commit was under way. checkDoubts decides at the end.
+	txnUnknown
 )
 
 // txn is a transaction as the load sees it.
@@ -107,7 +111,7 @@ type txn struct {
 	// floor is the epoch that this transaction must not be older than, should it commit: somebody saw its rows after
 	// newer ones were acknowledged.
 	floor uint64
-	// seen: another transaction has read what this one wrote.
+	// seen: another transaction has read what this one wrote, before its outcome was known.
 	seen *txn
 	// rivals are transactions that came to hold a lock while this one held a conflicting one, as their clients heard of
 	// it. One of the two had lost its lock, and its client has not been told yet: they must not both commit.
@@ -133,6 +137,7 @@ func (t *txn) String() string {
 
 // action is an operation of a transaction.
 type action struct {
+	t      *txn
 	cell   *cell
 	op     uint8
 	part   part
@@ -164,6 +169,7 @@ type model struct {
 	index map[cellKey]*cell // never ranged over
 	// writes are all writes that were ever sent, by tag.
 	writes []write
+	doubts []*txn // whose outcome is unknown
 	stats  statistics
 }
 
@@ -324,7 +330,7 @@ func (m *model) missing(t *txn, a *action) {
 	found := false
 	kept := c.deletes[:0]
 	for _, d := range c.deletes {
-		found = found || d.state == txnOpen || d.state == txnCommitted && d.gci >= a.floorGCI
+		found = found || d.state == txnOpen || d.state == txnUnknown || d.state == txnCommitted && d.gci >= a.floorGCI
 		if d.state != txnAborted {
 			kept = append(kept, d)
 		}
@@ -393,7 +399,7 @@ func (m *model) source(t *txn, a *action, tag uint32, floor uint64) {
 	case w.state == txnCommitted && w.gci < floor:
 		m.failf("%v: %s of %v saw a write of epoch %v, but one of epoch %v was acknowledged before it was sent",
 			t, opNames[a.op], c, signal.GCI(w.gci), signal.GCI(floor))
-	case w.state == txnOpen:
+	case w.state == txnOpen || w.state == txnUnknown:
 		w.seen = t
 		w.floor = max(w.floor, floor)
 	}
@@ -483,6 +489,23 @@ func (m *model) ended(t *txn, committed bool, gci uint64, err *ndberror.Error) {
 	}
 	for _, p := range t.pend {
 		p.cell.exact = p.v
+	}
+}
+
+// inDoubt takes note of a transaction whose outcome its client cannot know.
+func (m *model) inDoubt(t *txn) {
+	m.letGo(t)
+	t.state = txnUnknown
+	m.stats.Unknown++
+	m.doubts = append(m.doubts, t)
+	for _, a := range t.actions {
+		if !signal.IsRead(a.op) && a.code == 0 {
+			a.cell.doubts = append(a.cell.doubts, a)
+		}
+	}
+	for _, p := range t.pend {
+		p.cell.vague = []pending{{p.cell, p.cell.exact}, {p.cell, p.v}}
+		t.slot.leave(p.cell)
 	}
 }
 

@@ -116,6 +116,7 @@ func (x *run) all() {
 
 // checkers are what is demanded of a cluster at rest, one file each.
 var checkers = []func(x *run){
+	checkDoubts,
 	checkRows,
 	checkMoney,
 	checkOrder,

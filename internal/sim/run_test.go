@@ -68,8 +68,9 @@ func TestHundredSeeds(t *testing.T) {
 	if committed, aborted := sum.transactions(); committed < 100_000 || aborted > committed {
 		t.Errorf("%d transactions committed, %d were rolled back", committed, aborted)
 	}
-	if sum.Tables < 100 || sum.Cut < 100 || sum.Links < 50 {
-		t.Errorf("%d tables created and dropped, %d transactions cut by the end of their session, %d links cut: too few", sum.Tables, sum.Cut, sum.Links)
+	if sum.Tables < 100 || sum.Cut < 100 || sum.Links < 100 || sum.Unknown < 100 {
+		t.Errorf("%d tables created and dropped, %d transactions cut by the end of their session, %d links cut, %d outcomes unknown: too few",
+			sum.Tables, sum.Cut, sum.Links, sum.Unknown)
 	}
 	for _, code := range []int{ndberror.NotFound, ndberror.Duplicate, ndberror.LockTimeout, ndberror.LockBusy, ndberror.Inactive,
 		ndberror.NoOperationRecord, ndberror.NoTransRecord, ndberror.DataMemoryFull, ndberror.TableDropped} {

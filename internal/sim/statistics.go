@@ -16,8 +16,9 @@ type statistics struct {
 	// Tables counts tables that were created and dropped during the load, Reopened sessions that were closed and opened anew,
 	// Cut transactions that this ended.
 	Tables, Reopened, Cut int
-	// Links counts links between a client and a data node that were cut.
-	Links int
+	// Links counts links between a client and a data node that were cut, Unknown commits whose outcome the client could not
+	// know because of that or of the end of its session.
+	Links, Unknown int
 }
 
 func (s *statistics) committed(kind int) { s.Committed[kind]++ }
@@ -48,6 +49,7 @@ func (s *statistics) add(o *statistics) {
 	s.Reopened += o.Reopened
 	s.Cut += o.Cut
 	s.Links += o.Links
+	s.Unknown += o.Unknown
 }
 
 // transactions are those that ended, however.
@@ -69,7 +71,8 @@ func (s *statistics) String() string {
 		codes = append(codes, code)
 	}
 	sort.Ints(codes)
-	fmt.Fprintf(&b, "%d tables, %d sessions reopened, %d transactions cut, %d links cut, errors", s.Tables, s.Reopened, s.Cut, s.Links)
+	fmt.Fprintf(&b, "%d tables, %d sessions reopened, %d transactions cut, %d links cut, %d outcomes unknown, errors", s.Tables, s.Reopened, s.Cut,
+		s.Links, s.Unknown)
 	for _, code := range codes {
 		fmt.Fprintf(&b, " %d:%d", code, s.Codes[code])
 	}

@@ -170,7 +170,7 @@ func (l *load) cutLinks(c *cluster, times int, pause int64) {
 	}
 	l.net.at(l.net.now+l.random.Exponential(pause), func() {
 		a, d := l.apis[l.random.Int(len(l.apis))], c.nodes[l.random.Int(len(c.nodes))]
-		if l.phase == phaseLoad && a.proc.linked[d.proc.ID] && d.proc.linked[a.proc.ID] && !a.committing() && a.conn.Requests() == 0 {
+		if l.phase == phaseLoad && a.proc.linked[d.proc.ID] && d.proc.linked[a.proc.ID] && a.conn.Requests() == 0 {
 			l.model.stats.Links++
 			c.cut(a, d)
 		}
@@ -368,9 +368,12 @@ func (x *slot) failed(t *txn, err *ndberror.Error) {
 func (x *slot) end(t *txn, committed bool, err *ndberror.Error) {
 	l := x.l
 	gci := t.tx.GCI()
-	if committed && t.tx.Err() == nil {
+	switch {
+	case committed && t.tx.Err() == nil:
 		l.model.ended(t, true, gci, nil)
-	} else {
+	case t.move == moveCommit && err != nil && (err.Code == ndberror.AnswerLost || err.Code == ndberror.CommittedNotRead):
+		l.model.inDoubt(t)
+	default:
 		l.model.ended(t, false, 0, err)
 	}
 	if after := kinds[t.kind].after; after != nil {
@@ -394,6 +397,16 @@ func (x *slot) end(t *txn, committed bool, err *ndberror.Error) {
 	l.net.at(l.net.now+wait, x.begin)
 }
 
+// leave lets a private cell alone from now on.
+func (x *slot) leave(c *cell) {
+	for i := range x.private {
+		if x.private[i] == c {
+			x.private = append(x.private[:i:i], x.private[i+1:]...)
+			return
+		}
+	}
+}
+
 // row takes a row for an action.
 func (x *slot) row() *row {
 	if x.used == len(x.rows) {
@@ -407,7 +420,7 @@ func (x *slot) row() *row {
 func (x *slot) add(t *txn, c *cell, op uint8, p part, v value) *action {
 	l := x.l
 	f := l.opened[tableKey{x.s.api, c.rel}]
-	a := &action{cell: c, op: op, part: p, v: v, row: x.row(), predicted: c.class == classPrivate}
+	a := &action{t: t, cell: c, op: op, part: p, v: v, row: x.row(), predicted: c.class == classPrivate && len(c.vague) == 0}
 	t.actions = append(t.actions, a)
 	c.setKey(a.row)
 	if !signal.IsRead(op) {
