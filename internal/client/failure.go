@@ -73,7 +73,7 @@ func (s *Session) lost(t *Tx, node uint8) {
 	failed := ndberror.Get(ndberror.NodeFailed)
 	coordinator := t.tc.Node() == node
 	if t.awaits&awaitsDirect != 0 {
-		coordinator = t.node == node
+		coordinator = t.wroteAt(node)
 	}
 	if coordinator {
 		t.started = false
@@ -93,6 +93,16 @@ func (s *Session) lost(t *Tx, node uint8) {
 	if t.reads > 0 {
 		s.rowsLost(t, node)
 	}
+}
+
+// wroteAt tells whether a write without a coordinator is under way at a node; the transaction may have read elsewhere before.
+func (t *Tx) wroteAt(node uint8) bool {
+	for o := t.head; o != nil; o = o.next {
+		if o.state == opSent && o.direct && o.node == node && !signal.IsRead(o.kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // rowsLost ends the reads whose rows were to come from a failed node. Where a commit of changes is under way the
@@ -116,11 +126,14 @@ func (s *Session) rowsLost(t *Tx, node uint8) {
 	}
 }
 
-// giveUp ends a transaction for which something is awaited: with one code, or with another when it is not known
-// whether it was committed.
+// giveUp ends a transaction for which something is awaited: with one code, with another when it is not known whether it
+// was committed, and with 4115 when it is known that it was, and rows are missing.
 func (s *Session) giveUp(t *Tx, code, unknown int) {
-	if t.state == Committing && t.seq != 0 && t.awaits&(awaitsTC|awaitsDirect) != 0 {
-		code = unknown
+	if t.state == Committing && t.seq != 0 {
+		code = ndberror.CommittedNotRead
+		if t.awaits&(awaitsTC|awaitsDirect) != 0 {
+			code = unknown
+		}
 	}
 	e := ndberror.Get(code)
 	t.fail(e)

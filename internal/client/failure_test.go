@@ -34,6 +34,15 @@ func TestANodeFails(t *testing.T) {
 			g.row.Update(tx, ptr(r))
 			tx.Commit()
 		}, ndberror.AnswerLost},
+		{"one-shot write after a read at another node", func(g *rig, tx *Tx, r *row) {
+			two := g.keyAt(2)
+			g.row.Read(tx, ptr(&two), signal.OpReadCommitted)
+			tx.Execute()
+			g.readConf(g.one(signal.NumReadReq), 1, 2)
+			g.done = nil
+			g.row.Update(tx, ptr(r))
+			tx.Commit()
+		}, ndberror.AnswerLost},
 		{"execute", func(g *rig, tx *Tx, r *row) {
 			g.row.Update(tx, ptr(r))
 			tx.Execute()
@@ -356,6 +365,25 @@ func TestARowIsLostWhileTheCommitIsUnderWay(t *testing.T) {
 		if g.s.Unheard() != 0 {
 			t.Errorf("%d outcomes are awaited for ever", g.s.Unheard())
 		}
+		g.atRest(tx)
+	}
+}
+
+// A session that is closed, or given up, when it knows that a transaction was committed does not call it rolled back.
+func TestACommittedTransactionWithoutItsRows(t *testing.T) {
+	for _, end := range []func(*rig, *Tx){func(g *rig, _ *Tx) { g.s.Close() }, func(_ *rig, tx *Tx) { tx.GiveUp() }} {
+		g := newRig(t, even)
+		one, two := g.keyAt(1), g.keyAt(2)
+		tx := g.begin()
+		g.row.Update(tx, ptr(&two))
+		g.row.Read(tx, ptr(&one), signal.OpReadShared)
+		tx.Commit()
+		g.sent()
+		g.txConf(tx.tc, tx.num, 1)
+		g.nothingOver()
+		end(g, tx)
+		g.over(tx, ndberror.CommittedNotRead)
+		g.sent()
 		g.atRest(tx)
 	}
 }
