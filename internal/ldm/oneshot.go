@@ -19,13 +19,16 @@ import (
 )
 
 func (b *Block) onWriteReq(r *signal.KeyReq) {
+	// It comes over the client's own link, and its NodeFailRep came behind everything from the one before: so the client
+	// is back, though membership's word of that may still be on its way from another thread.
+	b.gone[r.From.Node()] = false
 	f, code := b.lookup(r.Table, r.Version, r.Frag)
 	q := keyRequest(r)
 	if code == 0 {
 		switch {
 		case signal.IsRead(r.Op):
 			code = codeProtocol
-		case b.stopping, b.gone[r.From.Node()]:
+		case b.stopping:
 			code = codeStopping // of this node, or of the client, which does not hear it
 		case f.table.closing:
 			code = codeDropping
