@@ -29,7 +29,7 @@ func (b *Block) onWriteReq(r *signal.KeyReq) {
 		case signal.IsRead(r.Op):
 			code = codeProtocol
 		case b.stopping:
-			code = codeStopping // of this node, or of the client, which does not hear it
+			code = codeStopping
 		case f.table.closing:
 			code = codeDropping
 		case !b.outcomes.Admit(r.From, r.Ack):
