@@ -80,21 +80,21 @@ func (c *Conn) SetDistance(id uint8, distance uint32) {
 func (c *Conn) Deliver(h *signal.Head) {
 	switch h.Num {
 	case signal.NumLinkUpRep:
-		c.onLinkUp(as[signal.LinkRep](h))
+		c.onLinkUp(signal.As[signal.LinkRep](h))
 	case signal.NumLinkDownRep:
-		c.onLinkDown(as[signal.LinkRep](h))
+		c.onLinkDown(signal.As[signal.LinkRep](h))
 	case signal.NumApiRegConf:
-		c.onApiRegConf(as[signal.ApiRegConf](h))
+		c.onApiRegConf(signal.As[signal.ApiRegConf](h))
 	case signal.NumNodeStateRep:
-		c.onNodeStateRep(as[signal.NodeStateRep](h))
+		c.onNodeStateRep(signal.As[signal.NodeStateRep](h))
 	case signal.NumTableInfoConf:
-		c.onTableInfoConf(as[signal.TableInfoConf](h))
+		c.onTableInfoConf(signal.As[signal.TableInfoConf](h))
 	case signal.NumTableCreateConf, signal.NumTableDropConf:
-		c.onTableDone(as[signal.TableDone](h))
+		c.onTableDone(signal.As[signal.TableDone](h))
 	case signal.NumTableListConf:
-		c.onTableListConf(as[signal.TableListConf](h))
+		c.onTableListConf(signal.As[signal.TableListConf](h))
 	case signal.NumTableRef:
-		c.onTableRef(as[signal.TableRef](h))
+		c.onTableRef(signal.As[signal.TableRef](h))
 	default:
 		c.Malformed++
 	}

@@ -14,15 +14,15 @@ import (
 func (s *Session) Deliver(h *signal.Head) {
 	switch h.Num {
 	case signal.NumReadConf:
-		s.onReadConf(as[signal.ReadConf](h))
+		s.onReadConf(signal.As[signal.ReadConf](h))
 	case signal.NumWriteConf:
-		s.onWriteConf(as[signal.WriteConf](h))
+		s.onWriteConf(signal.As[signal.WriteConf](h))
 	case signal.NumTxConf:
-		s.onTxConf(as[signal.TxConf](h))
+		s.onTxConf(signal.As[signal.TxConf](h))
 	case signal.NumKeyRef:
-		s.onKeyRef(as[signal.KeyRef](h))
+		s.onKeyRef(signal.As[signal.KeyRef](h))
 	case signal.NumTxRef:
-		s.onTxRef(as[signal.TxRef](h))
+		s.onTxRef(signal.As[signal.TxRef](h))
 	default:
 		s.Counters.Malformed++
 	}

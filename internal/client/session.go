@@ -1,8 +1,6 @@
 package client
 
 import (
-	"unsafe"
-
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/ndberror"
@@ -284,6 +282,3 @@ func (s *Session) TellHeard() bool {
 
 // Buffered is how many bytes wait in the buffer that was used last.
 func (s *Session) Buffered() int { return s.env.Buf(s.openDest).Len() }
-
-// as reads a signal in place as T.
-func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }

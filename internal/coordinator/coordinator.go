@@ -198,43 +198,43 @@ func New(env *kernel.Env, cfg Config) *Block {
 func (b *Block) Deliver(h *signal.Head) {
 	switch h.Num {
 	case signal.NumKeyReq:
-		b.onKeyReq(as[signal.KeyReq](h))
+		b.onKeyReq(signal.As[signal.KeyReq](h))
 	case signal.NumPrepareConf:
-		b.onPrepareConf(as[signal.PrepareConf](h))
+		b.onPrepareConf(signal.As[signal.PrepareConf](h))
 	case signal.NumCommitConf:
-		b.onCommitConf(as[signal.StepConf](h))
+		b.onCommitConf(signal.As[signal.StepConf](h))
 	case signal.NumCompleteConf:
-		b.onCompleteConf(as[signal.StepConf](h))
+		b.onCompleteConf(signal.As[signal.StepConf](h))
 	case signal.NumTxReq:
-		b.onTxReq(as[signal.TxReq](h))
+		b.onTxReq(signal.As[signal.TxReq](h))
 	case signal.NumPrepareRef:
-		b.onPrepareRef(as[signal.PrepareRef](h))
+		b.onPrepareRef(signal.As[signal.PrepareRef](h))
 	case signal.NumWaitRep:
-		b.onWaitRep(as[signal.WaitRep](h))
+		b.onWaitRep(signal.As[signal.WaitRep](h))
 	case signal.NumAbortConf:
-		b.onAbortConf(as[signal.StepConf](h))
+		b.onAbortConf(signal.As[signal.StepConf](h))
 	case signal.NumAckOrd:
-		b.outcomes.Ack(h.From, as[signal.AckOrd](h).Ack)
+		b.outcomes.Ack(h.From, signal.As[signal.AckOrd](h).Ack)
 	case signal.NumCloseOrd:
 		b.onCloseOrd(h)
 	case signal.NumOutcomeReq:
-		b.onOutcomeReq(as[signal.OutcomeReq](h))
+		b.onOutcomeReq(signal.As[signal.OutcomeReq](h))
 	case signal.NumEpochPrepareReq:
-		b.onEpochPrepareReq(as[signal.EpochReq](h))
+		b.onEpochPrepareReq(signal.As[signal.EpochReq](h))
 	case signal.NumEpochCommitReq:
-		b.onEpochCommitReq(as[signal.EpochReq](h))
+		b.onEpochCommitReq(signal.As[signal.EpochReq](h))
 	case signal.NumTickOrd:
-		b.onTick(as[signal.TickOrd](h))
+		b.onTick(signal.As[signal.TickOrd](h))
 	case signal.NumTableOpenReq:
-		b.onTableOpenReq(as[signal.TableOpenReq](h))
+		b.onTableOpenReq(signal.As[signal.TableOpenReq](h))
 	case signal.NumTableCloseReq:
-		b.onTableCloseReq(as[signal.TableCloseReq](h))
+		b.onTableCloseReq(signal.As[signal.TableCloseReq](h))
 	case signal.NumNodeFailRep:
-		b.onNodeFailRep(as[signal.NodeFailRep](h))
+		b.onNodeFailRep(signal.As[signal.NodeFailRep](h))
 	case signal.NumDrainReq:
-		b.onDrainReq(as[signal.DrainReq](h))
+		b.onDrainReq(signal.As[signal.DrainReq](h))
 	case signal.NumStatReq:
-		b.onStatReq(as[signal.StatReq](h))
+		b.onStatReq(signal.As[signal.StatReq](h))
 	default:
 		invariant.Failf("%s is not for a coordinator", signal.Name(h.Num))
 	}

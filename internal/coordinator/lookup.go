@@ -1,15 +1,10 @@
 package coordinator
 
 import (
-	"unsafe"
-
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/pool"
 	"github.com/cohortdb/cohort/internal/signal"
 )
-
-// as reads a signal in place as T.
-func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
 
 func (b *Block) bucket(client signal.Addr, num uint32) *uint32 {
 	x := (uint64(client)<<32 | uint64(num)) * 0x9E3779B97F4A7C15

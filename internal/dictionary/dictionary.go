@@ -20,8 +20,6 @@
 package dictionary
 
 import (
-	"unsafe"
-
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
@@ -123,41 +121,39 @@ func New(env *kernel.Env, cfg Config) *Block {
 func (b *Block) Deliver(h *signal.Head) {
 	switch h.Num {
 	case signal.NumTableInfoReq:
-		b.onTableInfoReq(as[signal.TableNameReq](h))
+		b.onTableInfoReq(signal.As[signal.TableNameReq](h))
 	case signal.NumTableListReq:
-		b.onTableListReq(as[signal.TableListReq](h))
+		b.onTableListReq(signal.As[signal.TableListReq](h))
 	case signal.NumTableCreateReq:
-		b.onTableCreateReq(as[signal.TableCreateReq](h))
+		b.onTableCreateReq(signal.As[signal.TableCreateReq](h))
 	case signal.NumTableDropReq:
-		b.onTableDropReq(as[signal.TableNameReq](h))
+		b.onTableDropReq(signal.As[signal.TableNameReq](h))
 	case signal.NumTableCreateConf, signal.NumTableDropConf:
-		b.onTableDone(as[signal.TableDone](h))
+		b.onTableDone(signal.As[signal.TableDone](h))
 	case signal.NumTableRef:
-		b.onTableRef(as[signal.TableRef](h))
+		b.onTableRef(signal.As[signal.TableRef](h))
 	case signal.NumPlaceConf:
-		b.onPlaceConf(as[signal.PlaceConf](h))
+		b.onPlaceConf(signal.As[signal.PlaceConf](h))
 	case signal.NumSchemaPrepareReq, signal.NumSchemaCommitReq, signal.NumSchemaAbortReq:
-		b.onSchemaReq(as[signal.SchemaReq](h))
+		b.onSchemaReq(signal.As[signal.SchemaReq](h))
 	case signal.NumSchemaPrepareConf, signal.NumSchemaCommitConf, signal.NumSchemaAbortConf:
-		b.onSchemaConf(as[signal.SchemaConf](h))
+		b.onSchemaConf(signal.As[signal.SchemaConf](h))
 	case signal.NumFragCreateConf, signal.NumFragDropConf:
-		r := as[signal.FragConf](h)
+		r := signal.As[signal.FragConf](h)
 		b.onJobDone(r.Ref, r.Code, h.Num)
 	case signal.NumTableOpenConf, signal.NumTableCloseConf:
-		r := as[signal.TableConf](h)
+		r := signal.As[signal.TableConf](h)
 		b.onJobDone(r.Ref, r.Code, h.Num)
 	case signal.NumMembersOrd:
-		b.onMembersOrd(as[signal.StartReq](h))
+		b.onMembersOrd(signal.As[signal.StartReq](h))
 	case signal.NumPhaseReq:
-		b.onPhaseReq(as[signal.PhaseReq](h))
+		b.onPhaseReq(signal.As[signal.PhaseReq](h))
 	case signal.NumNodeFailRep:
-		b.onNodeFailRep(as[signal.NodeFailRep](h))
+		b.onNodeFailRep(signal.As[signal.NodeFailRep](h))
 	default:
 		invariant.Failf("the dictionary has no handler for %s", signal.Format(h))
 	}
 }
-
-func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
 
 func (b *Block) isPresident() bool { return b.president == b.env.Node() }
 

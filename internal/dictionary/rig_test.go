@@ -115,7 +115,7 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 	case signal.BlockDictionary:
 		x.b.Deliver(h)
 	case signal.BlockDistribution:
-		q := as[signal.PlaceReq](h)
+		q := signal.As[signal.PlaceReq](h)
 		f := q.Fragments
 		if f == 0 {
 			f = uint32(2 * len(r.ids))
@@ -145,12 +145,12 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 	case signal.BlockMembership:
 		switch h.Num {
 		case signal.NumLinkDownRep:
-			if q := as[signal.LinkRep](h); signal.Peer(q.Kind) == signal.PeerAPI {
+			if q := signal.As[signal.LinkRep](h); signal.Peer(q.Kind) == signal.PeerAPI {
 				f := kernel.Send[signal.NodeFailRep](n.Env, signal.MakeAddr(n.ID, signal.BlockDictionary, 0), h.To, signal.NumNodeFailRep)
 				f.Node, f.Kind = q.Node, q.Kind
 			}
 		case signal.NumPhaseConf:
-			x.phases = append(x.phases, as[signal.PhaseConf](h).Phase)
+			x.phases = append(x.phases, signal.As[signal.PhaseConf](h).Phase)
 		case signal.NumNodeFailConf:
 			x.failConf++
 		}
@@ -169,7 +169,7 @@ func (r *rig) code(a signal.Addr) uint32 {
 func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 	switch h.Num {
 	case signal.NumFragCreateReq:
-		q := as[signal.FragCreateReq](h)
+		q := signal.As[signal.FragCreateReq](h)
 		def, err := schema.DecodeTable(q.Def())
 		x.closed[q.Table] = 0
 		k := [2]uint32{q.Table, q.Frag}
@@ -185,7 +185,7 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 	case signal.NumTableCloseReq:
 		r.closeAtLDM(n, x, h)
 	case signal.NumFragDropReq:
-		q := as[signal.FragDropReq](h)
+		q := signal.As[signal.FragDropReq](h)
 		k := [2]uint32{q.Table, q.Frag}
 		if x.frags[k] != h.To {
 			r.t.Fatalf("%v gives up fragment %v, which %v has", h.To, k, x.frags[k])
@@ -207,7 +207,7 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 }
 
 func (r *rig) closeAtLDM(n *kerneltest.Node, x *node, h *signal.Head) {
-	q := as[signal.TableCloseReq](h)
+	q := signal.As[signal.TableCloseReq](h)
 	x.closed[q.Table]++
 	p := kernel.Send[signal.TableConf](n.Env, h.From, h.To, signal.NumTableCloseConf)
 	p.Ref, p.Table, p.Code = q.Ref, q.Table, 0
@@ -218,7 +218,7 @@ func (r *rig) tc(n *kerneltest.Node, x *node, h *signal.Head) {
 	num := signal.NumTableOpenConf
 	switch h.Num {
 	case signal.NumTableOpenReq:
-		q := as[signal.TableOpenReq](h)
+		q := signal.As[signal.TableOpenReq](h)
 		k := [2]uint32{uint32(h.To.Instance()), q.Table}
 		if x.open[k] != 0 || len(q.Map()) != schema.DistributionBuckets {
 			r.t.Fatalf("coordinator opens table %v twice", k)
@@ -228,7 +228,7 @@ func (r *rig) tc(n *kerneltest.Node, x *node, h *signal.Head) {
 			x.open[k] = q.Version
 		}
 	case signal.NumTableCloseReq:
-		q := as[signal.TableCloseReq](h)
+		q := signal.As[signal.TableCloseReq](h)
 		delete(x.open, [2]uint32{uint32(h.To.Instance()), q.Table})
 		c.Ref, c.Table, c.Code = q.Ref, q.Table, 0
 		num = signal.NumTableCloseConf
@@ -264,20 +264,20 @@ func (r *rig) client(id uint8) {
 		a := answer{client: h.To, num: h.Num, life: ups[h.From.Node()]}
 		switch h.Num {
 		case signal.NumLinkUpRep:
-			ups[uint8(as[signal.LinkRep](h).Node)]++
+			ups[uint8(signal.As[signal.LinkRep](h).Node)]++
 			return
 		case signal.NumTableCreateConf, signal.NumTableDropConf:
-			d := as[signal.TableDone](h)
+			d := signal.As[signal.TableDone](h)
 			a.ref, a.table, a.version = d.Ref, d.Table, d.Version
 		case signal.NumTableRef:
-			d := as[signal.TableRef](h)
+			d := signal.As[signal.TableRef](h)
 			a.ref, a.code = d.Ref, d.Code
 		case signal.NumTableInfoConf:
-			d := as[signal.TableInfoConf](h)
+			d := signal.As[signal.TableInfoConf](h)
 			a.ref, a.table, a.version = d.Ref, d.Table, d.Version
 			a.def, a.buckets, a.chains = bytes.Clone(d.Def()), len(d.Map()), append([]signal.Addr(nil), d.Chains()...)
 		case signal.NumTableListConf:
-			d := as[signal.TableListConf](h)
+			d := signal.As[signal.TableListConf](h)
 			a.ref, a.count, a.more, a.body = d.Ref, d.Count, d.More, bytes.Clone(d.Body())
 		default:
 			return

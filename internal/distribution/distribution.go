@@ -18,8 +18,6 @@
 package distribution
 
 import (
-	"unsafe"
-
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -76,29 +74,27 @@ func New(env *kernel.Env, cfg Config) *Block {
 func (b *Block) Deliver(h *signal.Head) {
 	switch h.Num {
 	case signal.NumEpochPrepareReq:
-		b.onEpochPrepareReq(as[signal.EpochReq](h))
+		b.onEpochPrepareReq(signal.As[signal.EpochReq](h))
 	case signal.NumEpochPrepareConf:
-		b.onEpochConf(as[signal.EpochConf](h), preparing)
+		b.onEpochConf(signal.As[signal.EpochConf](h), preparing)
 	case signal.NumEpochCommitReq:
-		b.onEpochCommitReq(as[signal.EpochReq](h))
+		b.onEpochCommitReq(signal.As[signal.EpochReq](h))
 	case signal.NumEpochCommitConf:
-		b.onEpochConf(as[signal.EpochConf](h), committing)
+		b.onEpochConf(signal.As[signal.EpochConf](h), committing)
 	case signal.NumTickOrd:
-		b.onTick(as[signal.TickOrd](h))
+		b.onTick(signal.As[signal.TickOrd](h))
 	case signal.NumPlaceReq:
-		b.onPlaceReq(as[signal.PlaceReq](h))
+		b.onPlaceReq(signal.As[signal.PlaceReq](h))
 	case signal.NumMembersOrd:
-		b.onMembersOrd(as[signal.StartReq](h))
+		b.onMembersOrd(signal.As[signal.StartReq](h))
 	case signal.NumPhaseReq:
-		b.onPhaseReq(as[signal.PhaseReq](h))
+		b.onPhaseReq(signal.As[signal.PhaseReq](h))
 	case signal.NumNodeFailRep:
-		b.onNodeFailRep(as[signal.NodeFailRep](h))
+		b.onNodeFailRep(signal.As[signal.NodeFailRep](h))
 	default:
 		invariant.Failf("distribution has no handler for %s", signal.Format(h))
 	}
 }
-
-func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
 
 func (b *Block) isPresident() bool { return b.president == b.env.Node() }
 

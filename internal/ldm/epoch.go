@@ -71,7 +71,7 @@ func (b *Block) unpark(i uint32, o *operation) {
 		return
 	}
 	invariant.That(o.state == parked, "who waits for an epoch is at its commit point")
-	r := as[signal.PrepareReq]((*signal.Head)(o.stash))
+	r := signal.As[signal.PrepareReq]((*signal.Head)(o.stash))
 	f := o.frag
 	b.chainTail(f, r)
 	b.free(i, o)

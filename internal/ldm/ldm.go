@@ -34,8 +34,6 @@
 package ldm
 
 import (
-	"unsafe"
-
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/outcome"
@@ -121,55 +119,53 @@ func New(env *kernel.Env, cfg Config) *Block {
 	return b
 }
 
-func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
-
 // Deliver executes one signal.
 func (b *Block) Deliver(h *signal.Head) {
 	switch h.Num {
 	case signal.NumReadReq:
-		b.onReadReq(as[signal.KeyReq](h))
+		b.onReadReq(signal.As[signal.KeyReq](h))
 	case signal.NumWriteReq:
-		b.onWriteReq(as[signal.KeyReq](h))
+		b.onWriteReq(signal.As[signal.KeyReq](h))
 	case signal.NumChainReq:
-		b.onChainReq(as[signal.PrepareReq](h))
+		b.onChainReq(signal.As[signal.PrepareReq](h))
 	case signal.NumChainConf:
-		b.onChainConf(as[signal.ChainConf](h))
+		b.onChainConf(signal.As[signal.ChainConf](h))
 	case signal.NumPrepareReq:
-		b.onPrepareReq(as[signal.PrepareReq](h))
+		b.onPrepareReq(signal.As[signal.PrepareReq](h))
 	case signal.NumCommitReq:
-		b.onCommitReq(as[signal.Step](h))
+		b.onCommitReq(signal.As[signal.Step](h))
 	case signal.NumCompleteReq:
-		b.onCompleteReq(as[signal.Step](h))
+		b.onCompleteReq(signal.As[signal.Step](h))
 	case signal.NumAbortReq:
-		b.onAbortReq(as[signal.Step](h))
+		b.onAbortReq(signal.As[signal.Step](h))
 	case signal.NumChainRef:
-		b.onChainRef(as[signal.ChainRef](h))
+		b.onChainRef(signal.As[signal.ChainRef](h))
 	case signal.NumAckOrd:
-		b.outcomes.Ack(h.From, as[signal.AckOrd](h).Ack)
+		b.outcomes.Ack(h.From, signal.As[signal.AckOrd](h).Ack)
 	case signal.NumCloseOrd:
 		b.outcomes.Forget(h.From)
 	case signal.NumOutcomeReq:
-		b.onOutcomeReq(as[signal.OutcomeReq](h))
+		b.onOutcomeReq(signal.As[signal.OutcomeReq](h))
 	case signal.NumEpochPrepareReq:
-		b.onEpochPrepareReq(as[signal.EpochReq](h))
+		b.onEpochPrepareReq(signal.As[signal.EpochReq](h))
 	case signal.NumEpochCommitReq:
-		b.onEpochCommitReq(as[signal.EpochReq](h))
+		b.onEpochCommitReq(signal.As[signal.EpochReq](h))
 	case signal.NumTickOrd:
-		b.onTick(as[signal.TickOrd](h))
+		b.onTick(signal.As[signal.TickOrd](h))
 	case signal.NumFragCreateReq:
-		b.onFragCreateReq(as[signal.FragCreateReq](h))
+		b.onFragCreateReq(signal.As[signal.FragCreateReq](h))
 	case signal.NumFragDropReq, signal.NumDropStepOrd:
-		b.onFragDropReq(as[signal.FragDropReq](h))
+		b.onFragDropReq(signal.As[signal.FragDropReq](h))
 	case signal.NumTableCloseReq:
-		b.onTableCloseReq(as[signal.TableCloseReq](h))
+		b.onTableCloseReq(signal.As[signal.TableCloseReq](h))
 	case signal.NumNodeFailRep:
-		b.onNodeFailRep(as[signal.NodeFailRep](h))
+		b.onNodeFailRep(signal.As[signal.NodeFailRep](h))
 	case signal.NumNodeUpRep:
-		b.gone[uint8(as[signal.NodeUpRep](h).Node)] = false
+		b.gone[uint8(signal.As[signal.NodeUpRep](h).Node)] = false
 	case signal.NumDrainReq:
-		b.onDrainReq(as[signal.DrainReq](h))
+		b.onDrainReq(signal.As[signal.DrainReq](h))
 	case signal.NumStatReq:
-		b.onStatReq(as[signal.StatReq](h))
+		b.onStatReq(signal.As[signal.StatReq](h))
 	default:
 		invariant.Failf("%s is not for an ldm", signal.Name(h.Num))
 	}

@@ -237,9 +237,9 @@ func (b *Block) resume(i uint32, o *operation) {
 	h := (*signal.Head)(o.stash)
 	o.state = executing
 	if h.Num == signal.NumPrepareReq {
-		b.execute(i, o, prepareRequest(as[signal.PrepareReq](h)), h, true)
+		b.execute(i, o, prepareRequest(signal.As[signal.PrepareReq](h)), h, true)
 	} else {
-		b.execute(i, o, keyRequest(as[signal.KeyReq](h)), h, true)
+		b.execute(i, o, keyRequest(signal.As[signal.KeyReq](h)), h, true)
 	}
 }
 

@@ -17,13 +17,13 @@ import (
 func (b *Block) Aim(h *signal.Head) (p unsafe.Pointer, rows *store.Fragment, hash uint64) {
 	switch h.Num {
 	case signal.NumReadReq, signal.NumWriteReq, signal.NumKeyReq:
-		r := as[signal.KeyReq](h)
+		r := signal.As[signal.KeyReq](h)
 		if f := b.Fragment(uint32(r.Table), uint32(r.Frag)); f != nil {
 			hash = rowhash.Hash(r.Key(), uint32(r.KeyLen)&^3)
 			return f.BucketPtr(hash), f, hash
 		}
 	case signal.NumPrepareReq, signal.NumChainReq:
-		r := as[signal.PrepareReq](h)
+		r := signal.As[signal.PrepareReq](h)
 		f := b.Fragment(uint32(r.Table), uint32(r.Frag))
 		switch {
 		case f == nil:
@@ -36,9 +36,9 @@ func (b *Block) Aim(h *signal.Head) (p unsafe.Pointer, rows *store.Fragment, has
 			return f.BucketPtr(hash), f, hash
 		}
 	case signal.NumCommitReq, signal.NumCompleteReq:
-		return b.rowOf(as[signal.Step](h).OpRef)
+		return b.rowOf(signal.As[signal.Step](h).OpRef)
 	case signal.NumChainConf:
-		return b.rowOf(as[signal.ChainConf](h).OpRef)
+		return b.rowOf(signal.As[signal.ChainConf](h).OpRef)
 	}
 	return nil, nil, 0
 }

@@ -17,8 +17,6 @@
 package manager
 
 import (
-	"unsafe"
-
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
@@ -79,36 +77,34 @@ func New(env *kernel.Env, cfg Config) *Block {
 func (b *Block) Deliver(h *signal.Head) {
 	switch h.Num {
 	case signal.NumEventRep:
-		b.onEventRep(as[signal.EventRep](h))
+		b.onEventRep(signal.As[signal.EventRep](h))
 	case signal.NumEpochRep:
-		b.gci = as[signal.EpochRep](h).GCI
+		b.gci = signal.As[signal.EpochRep](h).GCI
 	case signal.NumNodeStateRep:
-		b.onNodeStateRep(as[signal.NodeStateRep](h))
+		b.onNodeStateRep(signal.As[signal.NodeStateRep](h))
 	case signal.NumLinkUpRep:
-		b.onLinkUpRep(as[signal.LinkRep](h))
+		b.onLinkUpRep(signal.As[signal.LinkRep](h))
 	case signal.NumLinkDownRep:
-		b.onLinkDownRep(as[signal.LinkRep](h))
+		b.onLinkDownRep(signal.As[signal.LinkRep](h))
 	case signal.NumEventSubscribeOrd:
-		b.onEventSubscribeOrd(as[signal.EventSubscribeOrd](h))
+		b.onEventSubscribeOrd(signal.As[signal.EventSubscribeOrd](h))
 	case signal.NumApiRegReq:
-		b.onApiRegReq(as[signal.ApiRegReq](h))
+		b.onApiRegReq(signal.As[signal.ApiRegReq](h))
 	case signal.NumStopReq, signal.NumStartOrd:
 		h.To = signal.MakeAddr(b.env.Node(), signal.BlockMembership, 0) // it answers whoever asked
 		b.env.Forward(h)
 	case signal.NumReportReq:
-		b.onReportReq(as[signal.ReportReq](h))
+		b.onReportReq(signal.As[signal.ReportReq](h))
 	case signal.NumDumpOrd:
-		b.onDumpOrd(as[signal.DumpOrd](h))
+		b.onDumpOrd(signal.As[signal.DumpOrd](h))
 	case signal.NumStatConf:
-		b.onStatConf(as[signal.StatConf](h))
+		b.onStatConf(signal.As[signal.StatConf](h))
 	case signal.NumTickOrd:
-		b.onTick(as[signal.TickOrd](h))
+		b.onTick(signal.As[signal.TickOrd](h))
 	default:
 		invariant.Failf("the manager has no handler for %s", signal.Format(h))
 	}
 }
-
-func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
 
 func (b *Block) onTick(r *signal.TickOrd) {
 	switch r.Kind {

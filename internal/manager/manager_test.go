@@ -66,7 +66,7 @@ func newRig(t *testing.T, cfg Config) *rig {
 			r.runtime = append(r.runtime, h.Num)
 		case signal.BlockTC, signal.BlockLDM:
 			r.stats++
-			ref := as[signal.StatReq](h).Ref
+			ref := signal.As[signal.StatReq](h).Ref
 			c := kernel.Send[signal.StatConf](n.Env, h.From, h.To, signal.NumStatConf)
 			head := c.Head
 			if h.To.Block() == signal.BlockLDM {
@@ -93,14 +93,14 @@ func (r *rig) join(id uint8, kind signal.Peer) *heard {
 	n.Handle = func(h *signal.Head) {
 		switch h.Num {
 		case signal.NumNodeStateRep:
-			x.states = append(x.states, *as[signal.NodeStateRep](h))
+			x.states = append(x.states, *signal.As[signal.NodeStateRep](h))
 		case signal.NumEventRep:
-			e := as[signal.EventRep](h)
+			e := signal.As[signal.EventRep](h)
 			x.events = append(x.events, event.Event{Type: event.Type(e.Event), Node: uint8(e.Node), Args: e.Args, Text: string(e.Text())})
 		case signal.NumReportConf:
-			x.reports = append(x.reports, *as[signal.ReportConf](h))
+			x.reports = append(x.reports, *signal.As[signal.ReportConf](h))
 		case signal.NumApiRegConf:
-			x.regs = append(x.regs, *as[signal.ApiRegConf](h))
+			x.regs = append(x.regs, *signal.As[signal.ApiRegConf](h))
 		}
 	}
 	r.net.Link(1, id)

@@ -29,8 +29,6 @@
 package membership
 
 import (
-	"unsafe"
-
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
@@ -179,49 +177,47 @@ func (b *Block) Deliver(h *signal.Head) {
 	}
 	switch h.Num {
 	case signal.NumLinkUpRep:
-		b.onLinkUpRep(as[signal.LinkRep](h))
+		b.onLinkUpRep(signal.As[signal.LinkRep](h))
 	case signal.NumLinkDownRep:
-		b.onLinkDownRep(as[signal.LinkRep](h))
+		b.onLinkDownRep(signal.As[signal.LinkRep](h))
 	case signal.NumPeerRep:
-		b.onPeerRep(as[signal.PeerRep](h))
+		b.onPeerRep(signal.As[signal.PeerRep](h))
 	case signal.NumStartReq:
-		b.onStartReq(as[signal.StartReq](h))
+		b.onStartReq(signal.As[signal.StartReq](h))
 	case signal.NumStartConf:
-		b.onStartConf(as[signal.StartConf](h))
+		b.onStartConf(signal.As[signal.StartConf](h))
 	case signal.NumStartRef:
-		b.onStartRef(as[signal.StartConf](h))
+		b.onStartRef(signal.As[signal.StartConf](h))
 	case signal.NumPhaseReq:
-		b.onPhaseReq(as[signal.PhaseReq](h))
+		b.onPhaseReq(signal.As[signal.PhaseReq](h))
 	case signal.NumPhaseConf:
-		b.onPhaseConf(as[signal.PhaseConf](h))
+		b.onPhaseConf(signal.As[signal.PhaseConf](h))
 	case signal.NumJoinRef:
-		b.onJoinRef(as[signal.JoinRef](h))
+		b.onJoinRef(signal.As[signal.JoinRef](h))
 	case signal.NumStartOrd:
 		b.onStartOrd()
 	case signal.NumNodeFailConf:
-		b.onNodeFailConf(as[signal.NodeFailConf](h))
+		b.onNodeFailConf(signal.As[signal.NodeFailConf](h))
 	case signal.NumStopReq:
-		b.onStopReq(as[signal.StopReq](h))
+		b.onStopReq(signal.As[signal.StopReq](h))
 	case signal.NumClusterStopReq:
-		b.onClusterStopReq(as[signal.ClusterStopReq](h))
+		b.onClusterStopReq(signal.As[signal.ClusterStopReq](h))
 	case signal.NumStopStepReq:
-		b.onStopStepReq(as[signal.StopStepReq](h))
+		b.onStopStepReq(signal.As[signal.StopStepReq](h))
 	case signal.NumStopStepConf:
-		b.onStopStepConf(as[signal.StopStepConf](h))
+		b.onStopStepConf(signal.As[signal.StopStepConf](h))
 	case signal.NumDrainConf:
-		b.onDrainConf(as[signal.DrainConf](h))
+		b.onDrainConf(signal.As[signal.DrainConf](h))
 	case signal.NumLagRep:
-		b.onLagRep(as[signal.LagRep](h))
+		b.onLagRep(signal.As[signal.LagRep](h))
 	case signal.NumEpochRep:
-		b.gci = max(b.gci, signal.JoinGCI(as[signal.EpochRep](h).GCI))
+		b.gci = max(b.gci, signal.JoinGCI(signal.As[signal.EpochRep](h).GCI))
 	case signal.NumTickOrd:
-		b.onTick(as[signal.TickOrd](h))
+		b.onTick(signal.As[signal.TickOrd](h))
 	default:
 		invariant.Failf("membership has no handler for %s", signal.Format(h))
 	}
 }
-
-func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
 
 func (b *Block) onTick(r *signal.TickOrd) {
 	switch r.Kind {

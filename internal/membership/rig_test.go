@@ -87,7 +87,7 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 	case signal.BlockManager:
 		switch h.Num {
 		case signal.NumNodeStateRep:
-			s := as[signal.NodeStateRep](h).State
+			s := signal.As[signal.NodeStateRep](h).State
 			if len(x.states) == 0 || x.states[len(x.states)-1] != s {
 				x.states = append(x.states, s)
 			}
@@ -95,7 +95,7 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 				x.order = append(x.order, h.Num)
 			}
 		case signal.NumEventRep:
-			x.events = append(x.events, *as[signal.EventRep](h))
+			x.events = append(x.events, *signal.As[signal.EventRep](h))
 		}
 	case signal.BlockRuntime:
 		switch h.Num {
@@ -103,19 +103,19 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			if x.exit != nil {
 				r.t.Fatalf("node %d exits twice", n.ID)
 			}
-			e := *as[signal.ExitOrd](h)
-			x.exit, x.reason = &e, as[signal.ExitOrd](h).Text()
+			e := *signal.As[signal.ExitOrd](h)
+			x.exit, x.reason = &e, signal.As[signal.ExitOrd](h).Text()
 			x.order = append(x.order, h.Num)
 			r.net.Kill(n.ID)
 		case signal.NumNodeFreeRep:
-			x.freed = append(x.freed, uint8(as[signal.NodeFreeRep](h).Node))
+			x.freed = append(x.freed, uint8(signal.As[signal.NodeFreeRep](h).Node))
 		default:
 			r.t.Fatalf("the runtime hears %s", signal.Format(h))
 		}
 	case signal.BlockTC, signal.BlockLDM:
 		switch h.Num {
 		case signal.NumNodeFailRep:
-			f := as[signal.NodeFailRep](h)
+			f := signal.As[signal.NodeFailRep](h)
 			x.fails = append(x.fails, *f)
 			if x.holdFail && h.To.Block() == signal.BlockTC {
 				x.heldFail = append(x.heldFail, *f)
@@ -123,7 +123,7 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			}
 			conf[signal.NodeFailConf](n, h, signal.NumNodeFailConf).Node = f.Node
 		case signal.NumNodeUpRep:
-			if h.To.Block() == signal.BlockLDM && as[signal.NodeUpRep](h).Node == 51 {
+			if h.To.Block() == signal.BlockLDM && signal.As[signal.NodeUpRep](h).Node == 51 {
 				x.ups++
 			}
 		case signal.NumDrainReq:
@@ -131,12 +131,12 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			if x.holdDrain && h.To.Block() == signal.BlockTC {
 				return
 			}
-			conf[signal.DrainConf](n, h, signal.NumDrainConf).Ref = as[signal.DrainReq](h).Ref
+			conf[signal.DrainConf](n, h, signal.NumDrainConf).Ref = signal.As[signal.DrainReq](h).Ref
 		}
 	case signal.BlockDictionary, signal.BlockDistribution:
 		switch h.Num {
 		case signal.NumPhaseReq:
-			p := as[signal.PhaseReq](h)
+			p := signal.As[signal.PhaseReq](h)
 			x.phases = append(x.phases, p.Phase)
 			if p.Phase == x.holdPhase && p.Phase != 0 {
 				return
@@ -145,10 +145,10 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			c.President, c.Attempt, c.Phase, c.Code = p.President, p.Attempt, p.Phase, 0
 		case signal.NumNodeFailRep:
 			if h.To.Block() == signal.BlockDictionary {
-				conf[signal.NodeFailConf](n, h, signal.NumNodeFailConf).Node = as[signal.NodeFailRep](h).Node
+				conf[signal.NodeFailConf](n, h, signal.NumNodeFailConf).Node = signal.As[signal.NodeFailRep](h).Node
 			}
 		case signal.NumMembersOrd:
-			m := as[signal.StartReq](h)
+			m := signal.As[signal.StartReq](h)
 			x.dict = [2]uint32{m.Count, m.President}
 		}
 	}

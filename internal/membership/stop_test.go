@@ -157,7 +157,7 @@ func TestThePlannedStopOfTheCluster(t *testing.T) {
 				}
 			}
 			r.net.Run(0)
-			if len(*answers) != 1 || (*answers)[0].Num != signal.NumStopConf || as[signal.StopConf]((*answers)[0]).Ref != 77 {
+			if len(*answers) != 1 || (*answers)[0].Num != signal.NumStopConf || signal.As[signal.StopConf]((*answers)[0]).Ref != 77 {
 				t.Fatalf("%s: answers %v", c.name, *answers)
 			}
 		}
@@ -198,7 +198,7 @@ func TestOneNodeIsNotStoppedWhenThatEndsTheCluster(t *testing.T) {
 	if len(*answers) != 1 || (*answers)[0].Num != signal.NumStopRef || !r.started(ids...)() {
 		t.Fatalf("%v", *answers)
 	}
-	ref := as[signal.StopRef]((*answers)[0])
+	ref := signal.As[signal.StopRef]((*answers)[0])
 	if ref.Code != codeStopRefused || !strings.Contains(ref.Text(), "node 2 would end the cluster") {
 		t.Fatal(ref.Text())
 	}

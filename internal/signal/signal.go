@@ -39,6 +39,9 @@ const (
 // Bytes is the length of the whole signal in bytes.
 func (h *Head) Bytes() uint32 { return uint32(h.Len) * 4 }
 
+// As reads a signal in place as T, whose number the caller has looked at.
+func As[T any](h *Head) *T { return (*T)(unsafe.Pointer(h)) }
+
 // Pad rounds a section's length up to whole words.
 func Pad(n uint32) uint32 { return (n + 3) &^ 3 }
 

@@ -36,11 +36,9 @@ func some(num uint16, n int, f func(h *signal.Head) int) func() func(*Thread, *s
 func lost(*signal.Head) int    { return 0 }
 func doubled(*signal.Head) int { return 2 }
 
-func as[T any](h *signal.Head) *T { return (*T)(unsafe.Pointer(h)) }
-
 // flip changes a bit of a fixed column on its way to a backup.
 func flip(h *signal.Head) int {
-	r := as[signal.PrepareReq](h)
+	r := signal.As[signal.PrepareReq](h)
 	if r.From.Block() == signal.BlockLDM && r.DataLen >= 12 {
 		*(*byte)(unsafe.Add(r.Data(), 8)) ^= 1
 	}
@@ -60,32 +58,32 @@ var mutants = []mutant{
 		[]string{"differs between"}},
 	{"a backup of a transaction writes something else", some(signal.NumPrepareReq, 3, flip),
 		[]string{"differs between"}},
-	{"a replica commits in another epoch", some(signal.NumCommitReq, 5, func(h *signal.Head) int { return older(&as[signal.Step](h).GCI) }),
+	{"a replica commits in another epoch", some(signal.NumCommitReq, 5, func(h *signal.Head) int { return older(&signal.As[signal.Step](h).GCI) }),
 		[]string{"differs between", "has epoch"}},
 	{"a transaction commits in another epoch than its client is told", func() func(*Thread, *signal.Head) int {
 		return func(_ *Thread, h *signal.Head) int {
-			if h.Num == signal.NumTxConf && as[signal.TxConf](h).Committed == 1 && h.To.Instance() == 1 {
-				as[signal.TxConf](h).GCI[1]++ // as if the epoch of all its clients were one global checkpoint ahead
+			if h.Num == signal.NumTxConf && signal.As[signal.TxConf](h).Committed == 1 && h.To.Instance() == 1 {
+				signal.As[signal.TxConf](h).GCI[1]++ // as if the epoch of all its clients were one global checkpoint ahead
 			}
 			return 1
 		}
 	}, []string{"has epoch", "was acknowledged before it was sent", "but its write was seen after"}},
-	{"a client is told an older epoch", some(signal.NumTxConf, 3, func(h *signal.Head) int { return older(&as[signal.TxConf](h).GCI) }),
+	{"a client is told an older epoch", some(signal.NumTxConf, 3, func(h *signal.Head) int { return older(&signal.As[signal.TxConf](h).GCI) }),
 		[]string{"has epoch", "but its write was seen after", "which is of no acknowledged change", "was acknowledged before it was sent"}},
 	{"an exclusive lock is a shared one", some(signal.NumKeyReq, 1, func(h *signal.Head) int {
-		if r := as[signal.KeyReq](h); r.Op == signal.OpReadExclusive {
+		if r := signal.As[signal.KeyReq](h); r.Op == signal.OpReadExclusive {
 			r.Op = signal.OpReadShared
 		}
 		return 1
 	}), []string{"both held conflicting locks", "an update is lost"}},
 	{"a shared lock is none", some(signal.NumKeyReq, 1, func(h *signal.Head) int {
-		if r := as[signal.KeyReq](h); r.Op == signal.OpReadShared {
+		if r := signal.As[signal.KeyReq](h); r.Op == signal.OpReadShared {
 			r.Op = signal.OpReadCommitted
 		}
 		return 1
 	}), []string{"both held conflicting locks", "under one shared lock", "in all accounts", "which waited for it"}},
 	{"a client is told a newer epoch", some(signal.NumWriteConf, 3, func(h *signal.Head) int {
-		as[signal.WriteConf](h).GCI[0]++
+		signal.As[signal.WriteConf](h).GCI[0]++
 		return 1
 	}), []string{"has epoch", "which is of no acknowledged change", "was acknowledged before it was sent"}},
 	{"a row is lost on the way to the client", some(signal.NumReadConf, 50, lost),
@@ -99,15 +97,15 @@ var mutants = []mutant{
 	{"a prepare comes twice", some(signal.NumPrepareReq, 50, doubled),
 		[]string{"invariant broken", "at rest", "nobody else changes it", "panic"}},
 	{"an acknowledgement comes from nowhere", some(signal.NumTxRef, 5, func(h *signal.Head) int {
-		as[signal.TxRef](h).Code = 4009
+		signal.As[signal.TxRef](h).Code = 4009
 		return 1
 	}), []string{"which nothing it did explains"}},
 	{"a row changes on the way to the client", some(signal.NumReadConf, 7, func(h *signal.Head) int {
-		*(*byte)(as[signal.ReadConf](h).Data()) ^= 4
+		*(*byte)(signal.As[signal.ReadConf](h).Data()) ^= 4
 		return 1
 	}), []string{"never written", "nobody else changes it", "with the tag of version", "in all accounts", "never written there"}},
 	{"an update says yes and does nothing", some(signal.NumKeyReq, 1, func(h *signal.Head) int {
-		if r := as[signal.KeyReq](h); r.Op == signal.OpUpdate {
+		if r := signal.As[signal.KeyReq](h); r.Op == signal.OpUpdate {
 			r.Op, r.DataLen = signal.OpReadShared, 0
 			r.Flags |= signal.FlagAll
 			r.Len = uint16((signal.KeyReqSize + signal.Pad(uint32(r.KeyLen))) / 4)
