@@ -43,6 +43,7 @@ var layers = map[string]place{
 	"internal/kernel/kerneltest": {layer: 3},
 	"internal/outcome":           {layer: 2},
 	"internal/epoch":             {layer: 2},
+	"internal/view":              {layer: 2},
 
 	"internal/membership":   {layer: 3},
 	"internal/distribution": {layer: 3},
@@ -51,6 +52,7 @@ var layers = map[string]place{
 	"internal/coordinator":  {layer: 3},
 	"internal/ldm":          {layer: 3},
 	"internal/client":       {layer: 3},
+	"internal/arbitrator":   {layer: 3},
 
 	"internal/datanode": {layer: 4},
 

@@ -50,6 +50,7 @@ func (b *Block) commit(i uint32, t *transaction) {
 func (b *Block) step(num uint16, to signal.Addr, opRef, tcRef uint32, o *operation, t *transaction) *signal.Step {
 	s := kernel.Send[signal.Step](b.env, to, b.self, num)
 	s.OpRef, s.TcRef, s.Tc, s.GCI, s.Seq, s.Ack = opRef, tcRef, b.self, t.gci, 0, 0
+	s.OpSeq, s.Direct = o.seq, 0
 	s.RowID, s.Table, s.Frag = signal.NoRef, o.table, o.frag
 	return s
 }

@@ -97,7 +97,7 @@ func (r *rig) start() *rig {
 		m := (*signal.StartReq)(env.Put(signal.MakeAddr(id, signal.BlockDictionary, 0), signal.MakeAddr(id, signal.BlockMembership, 0), signal.NumMembersOrd, signal.StartReqSize(len(r.ids))))
 		m.President, m.Attempt, m.GCI, m.Count = 1, 1, [2]uint32{0, 1}, uint32(len(r.ids))
 		for i, o := range r.ids {
-			m.Members()[i] = signal.Member{Node: uint32(o), DynamicID: uint32(i + 1), LDMs: ldms, TCs: tcs}
+			m.Members()[i] = signal.Member{State: signal.MemberLeading, Node: uint32(o), DynamicID: uint32(i + 1), LDMs: ldms, TCs: tcs}
 		}
 		r.phase(id, 4)
 	}

@@ -142,7 +142,7 @@ func (r *rig) members(ids []uint8, attempt uint32, first signal.GCI) {
 		m := (*signal.StartReq)(r.toBlock(id, signal.NumMembersOrd, signal.StartReqSize(len(ids))))
 		m.President, m.Attempt, m.GCI, m.Count = uint32(ids[0]), attempt, first.Words(), uint32(len(ids))
 		for i, o := range ids {
-			m.Members()[i] = signal.Member{Node: uint32(o), DynamicID: uint32(i + 1), LDMs: 1, TCs: 1}
+			m.Members()[i] = signal.Member{State: signal.MemberLeading, Node: uint32(o), DynamicID: uint32(i + 1), LDMs: 1, TCs: 1}
 		}
 	}
 }

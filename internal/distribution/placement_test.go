@@ -10,7 +10,7 @@ import (
 func clusterOf(groups, replicas, ldms int) []signal.Member {
 	var m []signal.Member
 	for i := range groups * replicas {
-		m = append(m, signal.Member{Node: uint32(i + 1), Group: uint32(i / replicas), LDMs: uint32(ldms), TCs: 1})
+		m = append(m, signal.Member{State: signal.MemberLeading, Node: uint32(i + 1), Group: uint32(i / replicas), LDMs: uint32(ldms), TCs: 1})
 	}
 	for i := range m {
 		j := (i*7 + 3) % len(m)

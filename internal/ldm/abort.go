@@ -40,7 +40,7 @@ func (b *Block) onAbortReq(s *signal.Step) {
 
 func (b *Block) abortConf(tc signal.Addr, ref uint32) {
 	c := kernel.Send[signal.StepConf](b.env, tc, b.self, signal.NumAbortConf)
-	c.TcRef = ref
+	c.TcRef, c.OpSeq, c.Direct = ref, 0, 0
 }
 
 // toAbort finds the operation to undo, nil when there is none.

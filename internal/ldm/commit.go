@@ -42,7 +42,7 @@ func (b *Block) onCommitReq(s *signal.Step) {
 func (b *Block) up(s *signal.Step, o *operation, req, conf uint16) {
 	if o.prev == 0 {
 		c := kernel.Send[signal.StepConf](b.env, o.tc, b.self, conf)
-		c.TcRef = o.tcRef
+		c.TcRef, c.OpSeq, c.Direct = o.tcRef, o.seq, 0
 		return
 	}
 	n := kernel.Send[signal.Step](b.env, o.prev, b.self, req)

@@ -247,7 +247,8 @@ func (b *Block) propose(set *signal.NodeSet) {
 	var members []signal.Member
 	for n := set.Next(0); n != 0; n = set.Next(n) {
 		p := &b.peers[n]
-		m := signal.Member{Node: uint32(n), DynamicID: uint32(len(members) + 1), Group: p.group, LDMs: p.ldms, TCs: p.tcs}
+		m := signal.Member{Node: uint32(n), DynamicID: uint32(len(members) + 1), Group: p.group, LDMs: p.ldms, TCs: p.tcs,
+			State: signal.MemberLeading}
 		if n == b.node {
 			m.LDMs, m.TCs = uint32(b.cfg.LDMs), uint32(b.cfg.TCs)
 		} else {

@@ -49,6 +49,8 @@ const (
 	BlockMgm uint8 = 17
 	// BlockRuntime is what runs the node: it takes ExitOrd, NodeFreeRep, and every NodeStateRep and EventRep of the node.
 	BlockRuntime uint8 = 18
+	// BlockArbitrator decides, at a management server or client, which part of a divided cluster goes on.
+	BlockArbitrator uint8 = 19
 
 	// MaxBlocks bounds block numbers.
 	MaxBlocks = 32
@@ -56,5 +58,5 @@ const (
 
 var blockNames = [MaxBlocks]string{
 	BlockMembership: "membership", BlockDistribution: "distribution", BlockDictionary: "dictionary",
-	BlockManager: "manager", BlockTC: "tc", BlockLDM: "ldm", BlockClient: "client", BlockMgm: "mgm", BlockRuntime: "runtime",
+	BlockManager: "manager", BlockTC: "tc", BlockLDM: "ldm", BlockClient: "client", BlockMgm: "mgm", BlockRuntime: "runtime", BlockArbitrator: "arbitrator",
 }

@@ -35,6 +35,7 @@ type Member struct {
 	Group     uint32
 	LDMs      uint32
 	TCs       uint32
+	State     uint32 // one of the Member constants
 }
 
 const memberSize = uint32(unsafe.Sizeof(Member{}))
@@ -243,12 +244,7 @@ func checkMembers(p *StartReq, n uint32) bool {
 	if p.Count < 1 || p.Count > MaxDataNode || n != StartReqSize(int(p.Count)) {
 		return false
 	}
-	for _, m := range p.Members() {
-		if m.Node < 1 || m.Node > MaxDataNode || m.Group > 0xffff || m.LDMs < 1 || m.LDMs > 0xffff || m.TCs < 1 || m.TCs > 0xffff {
-			return false
-		}
-	}
-	return p.President >= 1 && p.President <= MaxDataNode
+	return membersFit(p.Members()) && p.President >= 1 && p.President <= MaxDataNode
 }
 
 func checkSchema(p *SchemaReq, n uint32) bool {

@@ -78,6 +78,26 @@ type StopRef struct {
 // Text is the reason.
 func (r *StopRef) Text() string { return string(tail(r, 0, r.TextLen)) }
 
+// SingleReq lets only one client in (Node), or all again (0). The answer comes when transactions of others have ended.
+type SingleReq struct {
+	Head
+	Ref  uint32
+	Node uint32
+}
+
+// SingleConf answers.
+type SingleConf struct {
+	Head
+	Ref  uint32
+	Code uint32
+}
+
+// SingleOrd makes coordinators and ldms refuse what does not come from the client Node (299); 0 = let all in.
+type SingleOrd struct {
+	Head
+	Node uint32
+}
+
 // StartOrd starts a node that was launched with --nostart.
 type StartOrd struct{ Head }
 
@@ -188,6 +208,9 @@ func init() {
 		return p.TextLen <= 1024 && n == uint32(unsafe.Sizeof(*p))+Pad(p.TextLen)
 	})
 	register[StartOrd](NumStartOrd, fromMgm, nil)
+	register[SingleReq](NumSingleReq, fromMgm, nil)
+	register[SingleConf](NumSingleConf, fromData, nil)
+	register[SingleOrd](NumSingleOrd, 0, nil)
 	register(NumDumpOrd, fromMgm, func(p *DumpOrd, n uint32) bool { return n == uint32(unsafe.Sizeof(*p)) && p.N <= 16 })
 	register[ReportReq](NumReportReq, fromMgm, nil)
 	register[ReportConf](NumReportConf, fromData, nil)

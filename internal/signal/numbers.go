@@ -120,6 +120,52 @@ const (
 	NumSchemaAbortReq
 	NumSchemaAbortConf
 
+	// Views of the cluster (view.go).
+	NumViewPrepareReq  // leader → members, membership → own blocks
+	NumViewPrepareConf // back
+	NumViewCommitReq   // the same
+	NumViewCommitConf
+	NumTakeoverRep   // president → members, membership → distribution
+	NumHeartbeatRep  // member → members
+	NumViewCheckReq  // leader → members
+	NumViewCheckConf // back
+	NumViewRefOrd    // leader → members
+	NumGateOrd       // membership → tc, ldm
+	NumLinkCloseOrd  // membership → runtime
+	NumHeardReq      // membership → runtime
+	NumHeardConf     // back
+	NumStallRep      // runtime → membership
+	NumTrustOrd      // membership → runtime
+
+	// Takeover of transactions (takeover.go).
+	NumOpRep    // ldm → tc
+	NumOpEndRep // ldm → tc
+
+	// Copies of fragments (copy.go).
+	NumCopyReq       // ldm → ldm
+	NumCopyRef       // back
+	NumCopyRowsOrd   // back
+	NumCopyAckOrd    // ldm → ldm
+	NumCopyStartReq  // distribution → ldm
+	NumCopyStartConf // back
+
+	// Arbitration (arbitration.go).
+	NumArbitStartReq
+	NumArbitStartConf
+	NumArbitOrd // president → members
+	NumArbitChooseReq
+	NumArbitChooseConf
+	NumArbitChooseRef
+
+	// Deadlocks (deadlock.go).
+	NumProbeOrd     // ldm → tc
+	NumWaitProbeOrd // tc → ldm
+
+	// Single user mode (management.go).
+	NumSingleReq  // mgm → manager
+	NumSingleConf // back
+	NumSingleOrd  // manager → tc, ldm
+
 	// NumMax bounds the numbers.
 	NumMax
 )

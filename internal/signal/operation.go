@@ -33,6 +33,8 @@ const (
 	FlagMarker
 	// FlagNoWait: error 635 instead of waiting for a lock.
 	FlagNoWait
+	// FlagAgain: in a ChainReq after a member was lost: the receiver may have carried it out already.
+	FlagAgain
 )
 
 // KeyReq is one operation of a client on one row. As ReadReq and WriteReq it goes straight to the ldm that has
@@ -150,14 +152,20 @@ type TxRef struct {
 // NoRef stands for no record.
 const NoRef = ^uint32(0)
 
-// OutcomeReq asks what became of a commit; the answer is an OutcomeConf.
+// OutcomeReq asks what became of a commit after its coordinator, or the primary of its only write, was lost. It goes to
+// the ldm that has the primary of the transaction's first write now. The answer comes when that is decided: when the
+// lost member is out of the view, and nothing of it is left at the ldm.
 type OutcomeReq struct {
 	Head
-	Tx  uint32
-	Seq uint32
+	Tx        uint32
+	Seq       uint32
+	Node      uint32 // the lost member
+	DynamicID uint32 // … as the client knew it, so that one that has come back is not taken for it
+	Table     uint16
+	Frag      uint16
 }
 
-// OutcomeConf: Known 1 and the epoch when the commit is known here, else 0.
+// OutcomeConf: Known is one of the Outcome constants; with OutcomeCommitted the epoch.
 type OutcomeConf struct {
 	Head
 	Tx    uint32
@@ -165,6 +173,13 @@ type OutcomeConf struct {
 	Known uint32
 	GCI   [2]uint32
 }
+
+// Answers of an OutcomeConf.
+const (
+	OutcomeNone      uint32 = iota // it was not committed, and never will be
+	OutcomeCommitted               // in the epoch GCI
+	OutcomeElsewhere               // the fragment's primary is not here: ask for the table's map, and there
+)
 
 func init() {
 	registerAs(NumReadReq, "ReadReq", fromAPI, checkKeyReq)

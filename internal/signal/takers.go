@@ -7,8 +7,10 @@ var takers = []struct {
 	blocks []uint8
 	nums   []uint16
 }{
-	{[]uint8{BlockLDM}, []uint16{NumReadReq, NumWriteReq, NumPrepareReq, NumCommitReq, NumCompleteReq, NumAbortReq, NumChainReq, NumChainConf, NumChainRef}},
-	{[]uint8{BlockTC}, []uint16{NumKeyReq, NumTxReq, NumPrepareConf, NumPrepareRef, NumWaitRep, NumCommitConf, NumCompleteConf, NumAbortConf}},
+	{[]uint8{BlockLDM}, []uint16{NumReadReq, NumWriteReq, NumPrepareReq, NumCommitReq, NumCompleteReq, NumAbortReq, NumChainReq, NumChainConf, NumChainRef,
+		NumCopyReq, NumCopyRef, NumCopyRowsOrd, NumCopyAckOrd, NumWaitProbeOrd}},
+	{[]uint8{BlockTC}, []uint16{NumKeyReq, NumTxReq, NumPrepareConf, NumPrepareRef, NumWaitRep, NumCommitConf, NumCompleteConf, NumAbortConf,
+		NumOpRep, NumOpEndRep, NumProbeOrd}},
 	{[]uint8{BlockTC, BlockLDM}, []uint16{NumAckOrd, NumCloseOrd, NumOutcomeReq}},
 	{[]uint8{BlockClient}, []uint16{NumReadConf, NumWriteConf, NumKeyRef, NumTxConf, NumTxRef, NumOutcomeConf,
 		NumTableInfoConf, NumTableListConf, NumApiRegConf}},
@@ -16,11 +18,14 @@ var takers = []struct {
 	{[]uint8{BlockDictionary}, []uint16{NumTableInfoReq, NumTableListReq, NumTableCreateReq, NumTableDropReq,
 		NumSchemaPrepareReq, NumSchemaPrepareConf, NumSchemaCommitReq, NumSchemaCommitConf, NumSchemaAbortReq, NumSchemaAbortConf}},
 	{[]uint8{BlockClient, BlockDictionary}, []uint16{NumTableRef, NumTableCreateConf, NumTableDropConf}},
-	{[]uint8{BlockManager}, []uint16{NumEventSubscribeOrd, NumStopReq, NumStartOrd, NumDumpOrd, NumReportReq, NumApiRegReq}},
-	{[]uint8{BlockMgm}, []uint16{NumEventRep, NumStopConf, NumStopRef, NumReportConf}},
+	{[]uint8{BlockManager}, []uint16{NumEventSubscribeOrd, NumStopReq, NumStartOrd, NumDumpOrd, NumReportReq, NumApiRegReq, NumSingleReq}},
+	{[]uint8{BlockMgm}, []uint16{NumEventRep, NumStopConf, NumStopRef, NumReportConf, NumSingleConf}},
 	{[]uint8{BlockClient, BlockMgm}, []uint16{NumNodeStateRep}},
 	{[]uint8{BlockMembership}, []uint16{NumPeerRep, NumStartReq, NumStartConf, NumStartRef, NumPhaseReq, NumPhaseConf, NumJoinRef,
-		NumClusterStopReq, NumStopStepReq, NumStopStepConf}},
+		NumClusterStopReq, NumStopStepReq, NumStopStepConf, NumViewPrepareReq, NumViewPrepareConf, NumViewCommitReq, NumViewCommitConf,
+		NumTakeoverRep, NumHeartbeatRep, NumViewCheckReq, NumViewCheckConf, NumViewRefOrd, NumArbitStartConf, NumArbitOrd,
+		NumArbitChooseConf, NumArbitChooseRef}},
+	{[]uint8{BlockArbitrator}, []uint16{NumArbitStartReq, NumArbitChooseReq}},
 }
 
 // takenBy has, for each signal, a bit for each block that takes it from a link.

@@ -76,20 +76,26 @@ type WaitRep struct {
 type Step struct {
 	Head
 	OpRef uint32 // the receiver's operation record; in an AbortReq between replicas the sender's
+	OpSeq uint32 // the coordinator's number of the operation (PrepareReq.Seq); with Tc and TcRef it tells whether the record is still the one that is meant
 	TcRef uint32
 	Tc    Addr      // AbortReq: whom the last replica answers
 	GCI   [2]uint32 // CommitReq
-	Seq   uint32    // CommitReq: not 0 where the replica keeps the outcome
+	Seq   uint32    // CommitReq: the client's commit sequence number; an operation with FlagMarker keeps the outcome
 	Ack   uint32
 	RowID uint32 // AbortReq between replicas: finds the operation by its row
-	Table uint16
-	Frag  uint16
+	// Direct is not 0 in a step of a takeover, and then the number of its view: the receiver carries it out for itself,
+	// passes nothing on, and answers the coordinator, whatever it finds.
+	Direct uint32
+	Table  uint16
+	Frag   uint16
 }
 
 // StepConf answers a chain of steps.
 type StepConf struct {
 	Head
-	TcRef uint32
+	TcRef  uint32
+	OpSeq  uint32 // as asked
+	Direct uint32 // as asked
 }
 
 // ChainConf: committed from the sender down to the tail, in this epoch.

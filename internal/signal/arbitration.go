@@ -1,0 +1,57 @@
+package signal
+
+// ArbitStartReq makes a management server or client the arbitrator: it keeps the ticket, and forgets any older one.
+//
+//	president --ArbitStartReq--> arbitrator --ArbitStartConf--> president --ArbitOrd--> all members
+//	leader of a part --ArbitChooseReq--> arbitrator --ArbitChooseConf--> leader      or ArbitChooseRef
+type ArbitStartReq struct {
+	Head
+	Run    [2]uint32 // random number of this run of the cluster
+	View   uint32
+	Turn   uint32 // number of the ticket within the view
+	Ticket [2]uint32
+}
+
+// ArbitStartConf answers; ArbitOrd tells the members who arbitrates, with which ticket (Node 0: nobody).
+type ArbitStartConf struct {
+	Head
+	View   uint32
+	Turn   uint32
+	Code   uint32 // 0, or one of the ArbitRef constants
+	Node   uint32
+	Ticket [2]uint32
+}
+
+// ArbitChooseReq asks for the right to go on as Part. The arbitrator gives it to the first that shows the ticket.
+type ArbitChooseReq struct {
+	Head
+	Attempt uint32
+	Run     [2]uint32
+	View    uint32
+	Turn    uint32
+	Ticket  [2]uint32
+	Part    NodeSet
+}
+
+// ArbitChooseConf grants (ArbitChooseConf) or refuses (ArbitChooseRef) it.
+type ArbitChooseConf struct {
+	Head
+	Attempt uint32 // as asked
+	Code    uint32 // of a Ref
+}
+
+// Reasons to refuse.
+const (
+	ArbitRefUnknown = 1 + iota // no such ticket: it is an old one, or the arbitrator was started anew
+	ArbitRefUsed               // another part was faster
+	ArbitRefOld                // a start for a view older than the newest known
+)
+
+func init() {
+	register[ArbitStartReq](NumArbitStartReq, fromData, nil)
+	registerAs[ArbitStartConf](NumArbitStartConf, "ArbitStartConf", fromMgm|fromAPI, nil)
+	registerAs[ArbitStartConf](NumArbitOrd, "ArbitOrd", fromData, nil)
+	register[ArbitChooseReq](NumArbitChooseReq, fromData, nil)
+	registerAs[ArbitChooseConf](NumArbitChooseConf, "ArbitChooseConf", fromMgm|fromAPI, nil)
+	registerAs[ArbitChooseConf](NumArbitChooseRef, "ArbitChooseRef", fromMgm|fromAPI, nil)
+}

@@ -1,0 +1,193 @@
+package signal
+
+import "unsafe"
+
+// States of a member.
+const (
+	// MemberRecovering: it has no data yet; copies them from its peers. It counts for nothing when parts of the cluster
+	// weigh themselves against each other.
+	MemberRecovering uint32 = 1 + iota
+	// MemberFollowing: it has all data and takes part in every write, but is primary of nothing while a leading member of
+	// its group is there.
+	MemberFollowing
+	// MemberLeading: it may be primary.
+	MemberLeading
+	memberStates
+)
+
+// ViewReq changes who is in the cluster. The same signal runs from the leader of the change to every member to come,
+// and there from membership to distribution, dictionary, and each coordinator and ldm. Behind it Count Members, lowest
+// dynamic id first: all that matters of a member is in there, its state too, so that every change of who holds what and
+// who is primary is a change of the view.
+//
+//	leader --ViewPrepareReq--> all members to come --ViewPrepareConf--> leader
+//	leader --ViewCommitReq--> all members          --ViewCommitConf--> president
+//
+// Prepare. A member cuts its links to those that are members no more; its blocks have heard everything from them when
+// they get the prepare. If a member is lost, coordinators and ldms draw no epoch from now on. Where a fragment's primary
+// changes though it is alive (it stops, or gives back what it took over), coordinators and the old primary refuse new
+// operations on it, and answer when none is left: within FreezeMillis, after which what is left is rolled back.
+//
+// Commit. The view holds. Ldms take the lost members out of all chains, carry on or undo what was under way with them,
+// and report what needs a coordinator's decision (OpRep); coordinators finish it. They confirm when nothing of the lost
+// members is left with them; the president then announces the end of the takeover (TakeoverRep).
+//
+// A prepare may be followed by another prepare with a higher Attempt and other members, instead of a commit: the newest
+// counts. The first view of a start is committed without a prepare.
+type ViewReq struct {
+	Head
+	View      uint32 // number of the view: 1 more than the one before it
+	Attempt   uint32 // of changing to it
+	President uint32 // the member that has been there longest
+	GCI       [2]uint32
+	Count     uint32
+}
+
+// Members is who is in the view.
+func (r *ViewReq) Members() []Member {
+	return unsafe.Slice((*Member)(unsafe.Add(unsafe.Pointer(r), unsafe.Sizeof(*r))), r.Count)
+}
+
+// ViewReqSize is the size of a whole ViewReq in bytes.
+func ViewReqSize(members int) uint32 {
+	return uint32(unsafe.Sizeof(ViewReq{})) + uint32(members)*memberSize
+}
+
+// FreezeMillis is how long transactions may go on using a fragment whose primary is about to change, milliseconds.
+const FreezeMillis = 20
+
+// ViewConf answers both rounds, of blocks to their membership and of members to the leader.
+type ViewConf struct {
+	Head
+	View    uint32 // as asked
+	Attempt uint32 // as asked
+}
+
+// TakeoverRep is the president's word to all members, and membership's to the own distribution, that nothing of
+// members that were lost up to this view is left anywhere: epochs go on, and their node ids may be used again.
+type TakeoverRep struct {
+	Head
+	View uint32
+}
+
+// HeartbeatRep is sent by each member to each other, HeartbeatIntervalDbDb apart and at once when Hears changes.
+type HeartbeatRep struct {
+	Head
+	View  uint32
+	Hears NodeSet // members that the sender has heard within the limit
+}
+
+// ViewCheckReq asks a member what it hears, before the leader decides who is in the next view.
+type ViewCheckReq struct {
+	Head
+	View    uint32 // the leader's
+	Attempt uint32
+}
+
+// ViewCheckConf answers. Behind it Count Members: the sender's committed view, which may be newer than the leader's.
+type ViewCheckConf struct {
+	Head
+	View      uint32 // committed at the sender
+	Attempt   uint32 // as asked
+	Prepared  uint32 // view that is prepared at the sender; 0 = none
+	President uint32 // of the committed view
+	Hears     NodeSet
+	Count     uint32
+}
+
+// Members is the sender's committed view.
+func (r *ViewCheckConf) Members() []Member {
+	return unsafe.Slice((*Member)(unsafe.Add(unsafe.Pointer(r), unsafe.Sizeof(*r))), r.Count)
+}
+
+// ViewCheckConfSize is the size of a whole ViewCheckConf in bytes.
+func ViewCheckConfSize(members int) uint32 {
+	return uint32(unsafe.Sizeof(ViewCheckConf{})) + uint32(members)*memberSize
+}
+
+// ViewRefOrd tells members that their part of the cluster cannot go on: they end with the reason, and start again.
+type ViewRefOrd struct {
+	Head
+	Code    uint32 // exit status
+	TextLen uint32
+}
+
+// Text is the reason for an operator.
+func (r *ViewRefOrd) Text() string { return string(tail(r, 0, r.TextLen)) }
+
+// GateOrd makes coordinators and ldms of the own node stop (Shut 1) or go on (0) drawing epochs, because the node does
+// not know any more whether it is still in the cluster. It is independent of epoch changes and of view changes.
+type GateOrd struct {
+	Head
+	Shut uint32
+}
+
+// LinkCloseOrd is membership's word to the runtime to close all links to a node; LinkDownRep follows as for any other end
+// of a link, at once if there is none any more.
+type LinkCloseOrd struct {
+	Head
+	Node uint32
+}
+
+// HeardReq asks the runtime when it last heard anything of each data node. It answers when every thread has taken in
+// what had arrived at its sockets when the question came: a node that was stalled thus finds out what its peers have
+// sent meanwhile before it judges them.
+type HeardReq struct {
+	Head
+	Ref uint32
+}
+
+// HeardConf answers.
+type HeardConf struct {
+	Head
+	Ref   uint32
+	Stall uint32                  // longest time, in milliseconds, that a thread of the own node did not run since the last answer
+	Age   [MaxDataNode + 1]uint32 // by node: milliseconds since something came; NoRef = no link
+}
+
+// StallRep is the runtime's word to membership that the node did not run for a while (it was stopped, or starved). Until
+// the TrustOrd that answers, the runtime takes in nothing from clients.
+type StallRep struct {
+	Head
+	Millis uint32
+}
+
+// TrustOrd answers a StallRep: the node knows again that it is in the cluster.
+type TrustOrd struct{ Head }
+
+func checkView(p *ViewReq, n uint32) bool {
+	return p.President >= 1 && p.President <= MaxDataNode && p.Count >= 1 && p.Count <= MaxDataNode &&
+		n == ViewReqSize(int(p.Count)) && membersFit(p.Members())
+}
+
+func membersFit(members []Member) bool {
+	for _, m := range members {
+		if m.Node < 1 || m.Node > MaxDataNode || m.Group > 0xffff || m.LDMs < 1 || m.LDMs > 0xffff || m.TCs < 1 ||
+			m.TCs > 0xffff || m.State < 1 || m.State >= memberStates {
+			return false
+		}
+	}
+	return true
+}
+
+func init() {
+	registerAs(NumViewPrepareReq, "ViewPrepareReq", fromData, checkView)
+	registerAs[ViewConf](NumViewPrepareConf, "ViewPrepareConf", fromData, nil)
+	registerAs(NumViewCommitReq, "ViewCommitReq", fromData, checkView)
+	registerAs[ViewConf](NumViewCommitConf, "ViewCommitConf", fromData, nil)
+	register[TakeoverRep](NumTakeoverRep, fromData, nil)
+	register[HeartbeatRep](NumHeartbeatRep, fromData, nil)
+	register[ViewCheckReq](NumViewCheckReq, fromData, nil)
+	register(NumViewCheckConf, fromData, func(p *ViewCheckConf, n uint32) bool {
+		return p.Count <= MaxDataNode && n == ViewCheckConfSize(int(p.Count)) && membersFit(p.Members())
+	})
+	register(NumViewRefOrd, fromData, func(p *ViewRefOrd, n uint32) bool {
+		return p.TextLen <= 1024 && n == uint32(unsafe.Sizeof(*p))+Pad(p.TextLen)
+	})
+	register[GateOrd](NumGateOrd, 0, nil)
+	register[LinkCloseOrd](NumLinkCloseOrd, 0, nil)
+	register[HeardReq](NumHeardReq, 0, nil)
+	register[HeardConf](NumHeardConf, 0, nil)
+	register[StallRep](NumStallRep, 0, nil)
+	register[TrustOrd](NumTrustOrd, 0, nil)
+}
