@@ -25,6 +25,8 @@ type PrepareReq struct {
 	Flags   uint8
 	RowID   uint32 // between replicas: the slot that the primary chose
 	First   uint32 // between replicas: operation record at the primary
+	// Down is, between replicas, who comes after the receiver, next first, 0 = none: the primary decides it.
+	Down    [MaxReplicas - 1]Addr
 	KeyLen  uint16
 	DataLen uint16
 }
