@@ -45,6 +45,7 @@ type Env struct {
 	dirty  []Dest
 	timers timers
 	rng    uint64
+	marks  Marks
 	// Delivered counts signals executed by this thread.
 	Delivered uint64
 }
