@@ -93,6 +93,8 @@ func (b *Block) Deliver(h *signal.Head) {
 	case signal.NumStopReq, signal.NumStartOrd:
 		h.To = signal.MakeAddr(b.env.Node(), signal.BlockMembership, 0) // it answers whoever asked
 		b.env.Forward(h)
+	case signal.NumListReq:
+		b.onListReq(h)
 	case signal.NumReportReq:
 		b.onReportReq(signal.As[signal.ReportReq](h))
 	case signal.NumDumpOrd:

@@ -32,6 +32,7 @@ type heard struct {
 	states  []signal.NodeStateRep
 	events  []event.Event
 	reports []signal.ReportConf
+	lists   []signal.Addr // blocks that answered a ListReq
 	regs    []signal.ApiRegConf
 }
 
@@ -65,6 +66,11 @@ func newRig(t *testing.T, cfg Config) *rig {
 		case signal.BlockRuntime:
 			r.runtime = append(r.runtime, h.Num)
 		case signal.BlockTC, signal.BlockLDM:
+			if h.Num == signal.NumListReq {
+				c := kernel.Send[signal.ListConf](n.Env, h.From, h.To, signal.NumListConf)
+				c.Ref, c.Kind, c.Blocks = signal.As[signal.ListReq](h).Ref, signal.As[signal.ListReq](h).Kind, 2
+				return
+			}
 			r.stats++
 			ref := signal.As[signal.StatReq](h).Ref
 			c := kernel.Send[signal.StatConf](n.Env, h.From, h.To, signal.NumStatConf)
@@ -99,6 +105,8 @@ func (r *rig) join(id uint8, kind signal.Peer) *heard {
 			x.events = append(x.events, event.Event{Type: event.Type(e.Event), Node: uint8(e.Node), Args: e.Args, Text: string(e.Text())})
 		case signal.NumReportConf:
 			x.reports = append(x.reports, *signal.As[signal.ReportConf](h))
+		case signal.NumListConf:
+			x.lists = append(x.lists, h.From)
 		case signal.NumApiRegConf:
 			x.regs = append(x.regs, *signal.As[signal.ApiRegConf](h))
 		}
@@ -336,5 +344,22 @@ func TestOrdersGoToMembershipInTheAskersName(t *testing.T) {
 	r.net.Run(ms)
 	if len(r.toMembs) != 2 || r.toMembs[0].Num != signal.NumStopReq || r.toMembs[1].Num != signal.NumStartOrd || r.toMembs[0].From != signal.MakeAddr(49, signal.BlockMgm, 0) {
 		t.Fatalf("%v", r.toMembs)
+	}
+}
+
+func TestListsComeFromTheBlocksThemselves(t *testing.T) {
+	r := newRig(t, Config{})
+	x := r.join(49, signal.PeerMgm)
+	for _, c := range []struct {
+		kind  uint32
+		block uint8
+	}{{signal.ListTransactions, signal.BlockTC}, {signal.ListLocks, signal.BlockLDM}} {
+		x.lists = nil
+		q := kernel.Send[signal.ListReq](r.net.Nodes[49].Env, signal.MakeAddr(1, signal.BlockManager, 0), signal.MakeAddr(49, signal.BlockMgm, 0), signal.NumListReq)
+		q.Ref, q.Kind, q.Most = 7, c.kind, 10
+		r.net.Run(ms)
+		if len(x.lists) != 2 || x.lists[0] != signal.MakeAddr(1, c.block, 0) || x.lists[1] != signal.MakeAddr(1, c.block, 1) {
+			t.Fatalf("kind %d: answers of %v", c.kind, x.lists)
+		}
 	}
 }

@@ -87,6 +87,18 @@ func (b *Block) onReportReq(r *signal.ReportReq) {
 	}
 }
 
+// onListReq hands a question for a list to the blocks that know; each of them answers whoever asked.
+func (b *Block) onListReq(h *signal.Head) {
+	block := signal.BlockTC
+	if signal.As[signal.ListReq](h).Kind == signal.ListLocks {
+		block = signal.BlockLDM
+	}
+	for i := range b.env.Instances(block) {
+		h.To = signal.MakeAddr(b.env.Node(), block, uint16(i))
+		b.env.Forward(h)
+	}
+}
+
 // conf answers a report with the last figures.
 func (b *Block) conf(a asker, kind uint32) {
 	c := kernel.Send[signal.ReportConf](b.env, a.from, b.self, signal.NumReportConf)

@@ -23,6 +23,15 @@ type NodeStateRep struct {
 	Software   uint32
 	GCI        [2]uint32
 	Connected  [8]uint32 // bitmap of nodes with an open link
+
+	View       uint32  // number of the committed view, 0 = none
+	Members    NodeSet // of it
+	Serving    NodeSet // of them, those that have all their data
+	Hears      NodeSet // data nodes that the sender has heard within the limit
+	Arbitrator uint32  // node id, 0 = none
+	Single     uint32  // the only client that is let in, 0 = all are
+	CopyDone   uint32  // MB of rows that the node has copied from its peers since it came
+	CopyTotal  uint32  // … of how many; 0 = it does not copy
 }
 
 // EventRep reports an event (package event) to the manager, and from there to management servers that asked.

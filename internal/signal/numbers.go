@@ -166,6 +166,10 @@ const (
 	NumSingleConf // back
 	NumSingleOrd  // manager → tc, ldm
 
+	// Lists for operators (list.go).
+	NumListReq  // mgm → manager → tc or ldm
+	NumListConf // tc, ldm → mgm
+
 	// NumMax bounds the numbers.
 	NumMax
 )
