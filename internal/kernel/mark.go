@@ -7,11 +7,22 @@ type Mark uint8
 // Marks. Each has its line in markNames.
 const (
 	MarkNone Mark = iota
+	// MarkTicketNotTaken: an arbitrator did not take a ticket, because it knew a newer one or its view was won.
+	MarkTicketNotTaken
+	// MarkTicketUnknown: somebody showed an arbitrator a ticket that it did not know, or not any more.
+	MarkTicketUnknown
+	// MarkTicketUsed: a part of the cluster showed an arbitrator a ticket with which another part had won.
+	MarkTicketUsed
 	// MarkMax bounds the marks.
 	MarkMax
 )
 
-var markNames = [MarkMax]string{MarkNone: "none"}
+var markNames = [MarkMax]string{
+	MarkNone:           "none",
+	MarkTicketNotTaken: "ticket not taken",
+	MarkTicketUnknown:  "ticket unknown",
+	MarkTicketUsed:     "ticket used",
+}
 
 func (m Mark) String() string { return markNames[m] }
 
