@@ -112,7 +112,7 @@ func (b *Block) prepare(i uint32, t *transaction, r *signal.KeyReq) bool {
 	s.OpRef, s.TcRef, s.Tc, s.Client, s.Ref, s.Tx, s.Seq, s.Ack = oi, oi, b.self, r.From, r.Ref, r.Tx, o.seq, r.Ack
 	s.Table, s.Version, s.Frag, s.Op, s.Flags = r.Table, r.Version, r.Frag, r.Op, flags
 	s.RowID, s.First, s.KeyLen, s.DataLen = signal.NoRef, signal.NoRef, r.KeyLen, r.DataLen
-	s.Down = [signal.MaxReplicas - 1]signal.Addr{}
+	s.View, s.Down = 0, [signal.MaxReplicas - 1]signal.Addr{}
 	copy(unsafe.Slice((*byte)(s.Key()), body), unsafe.Slice((*byte)(r.Key()), body))
 	return true
 }

@@ -15,7 +15,7 @@ func (b *Block) onAbortReq(s *signal.Step) {
 	i, o := b.toAbort(s)
 	if o == nil {
 		// It failed here by itself, and its PrepareRef crossed this; nothing was passed on.
-		b.abortConf(s.Tc, s.TcRef)
+		b.abortConf(s.Tc, s.TcRef, s.OpSeq)
 		return
 	}
 	f, id := o.frag, o.id
@@ -28,19 +28,19 @@ func (b *Block) onAbortReq(s *signal.Step) {
 		o.state = executing
 	}
 	if down {
-		tc, ref := s.Tc, s.TcRef
+		tc, ref, seq := s.Tc, s.TcRef, s.OpSeq
 		n := kernel.Send[signal.Step](b.env, f.next(), b.self, signal.NumAbortReq)
-		*n = signal.Step{Head: n.Head, OpRef: i, TcRef: ref, Tc: tc, RowID: id, Table: uint16(f.table.id), Frag: uint16(f.number)}
+		*n = signal.Step{Head: n.Head, OpRef: i, OpSeq: seq, TcRef: ref, Tc: tc, RowID: id, Table: uint16(f.table.id), Frag: uint16(f.number)}
 	} else {
-		b.abortConf(s.Tc, s.TcRef)
+		b.abortConf(s.Tc, s.TcRef, s.OpSeq)
 	}
 	b.free(i, o)
 	b.release(f, r, id, false)
 }
 
-func (b *Block) abortConf(tc signal.Addr, ref uint32) {
+func (b *Block) abortConf(tc signal.Addr, ref, seq uint32) {
 	c := kernel.Send[signal.StepConf](b.env, tc, b.self, signal.NumAbortConf)
-	c.TcRef, c.OpSeq, c.Direct = ref, 0, 0
+	c.TcRef, c.OpSeq, c.Direct = ref, seq, 0
 }
 
 // toAbort finds the operation to undo, nil when there is none.

@@ -197,7 +197,7 @@ func (b *Block) passOn(i uint32, o *operation, num uint16, q *request, ack uint3
 	s.OpRef, s.TcRef, s.Tc, s.Client, s.Ref, s.Tx, s.Seq, s.Ack = i, o.tcRef, o.tc, o.client, o.ref, o.tx, o.seq, ack
 	s.Table, s.Version, s.Frag, s.Op, s.Flags = uint16(f.table.id), f.table.version, uint16(f.number), o.op, o.flags
 	s.RowID, s.First, s.KeyLen, s.DataLen = o.id, o.first, uint16(q.keyLen), uint16(q.dataLen)
-	s.Down = [signal.MaxReplicas - 1]signal.Addr{}
+	s.View, s.Down = 0, [signal.MaxReplicas - 1]signal.Addr{}
 	copy(unsafe.Slice((*byte)(s.Key()), key), unsafe.Slice((*byte)(q.key), key))
 	copy(unsafe.Slice((*byte)(s.Data()), data), unsafe.Slice((*byte)(q.data), data))
 }
@@ -211,7 +211,7 @@ func (b *Block) prepareAtBackup(r *signal.PrepareReq) {
 		b.prepareRef(r.Tc, r.TcRef, codeNoOperations, r.First)
 		return
 	}
-	o.client, o.tx, o.ref, o.tc, o.tcRef = r.Client, r.Tx, r.Ref, r.Tc, r.TcRef
+	o.client, o.tx, o.ref, o.seq, o.tc, o.tcRef = r.Client, r.Tx, r.Ref, r.Seq, r.Tc, r.TcRef
 	o.op, o.flags, o.first, o.prev, o.prevOp, o.id = r.Op, r.Flags, r.First, r.From, r.OpRef, r.RowID
 	o.write, o.exclusive = true, true
 	if !b.applyAtBackup(i, o, &q) {

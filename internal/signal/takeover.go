@@ -13,6 +13,14 @@ const (
 // coordinators), or one on a fragment of a node group that lost a member (sent to its own coordinator). From is the ldm.
 //
 //	ldm --OpRep…, OpEndRep--> coordinator --CommitReq, CompleteReq, AbortReq (Direct)--> ldm --…Conf (Direct)--> coordinator
+//
+// Every operation whose coordinator is no member any more is reported again in each view that lost a member; one that
+// waits is not reported but dropped, since its transaction cannot have committed and it holds nothing. An operation of
+// a member's coordinator that waits stays in its queue, and is undone by an AbortReq of the usual kind, so that what the
+// primary may have passed on meanwhile is undone too.
+//
+// Of a row's replicas the primary of the new view is the last that hears of a Direct complete or abort: all others have
+// let the row go when it lets somebody else in.
 type OpRep struct {
 	Head
 	View   uint32
@@ -32,7 +40,8 @@ type OpRep struct {
 }
 
 // OpEndRep follows an ldm's last OpRep of a view; every ldm of every member sends one to every coordinator of every
-// member when a view without a lost member is committed.
+// member when it commits a view that lost a member. A coordinator waits for those of nodes that were members before, too:
+// one that has just come has nothing to report, and does not know that anybody was lost.
 type OpEndRep struct {
 	Head
 	View uint32

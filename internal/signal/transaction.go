@@ -25,6 +25,10 @@ type PrepareReq struct {
 	Flags   uint8
 	RowID   uint32 // between replicas: the slot that the primary chose
 	First   uint32 // between replicas: operation record at the primary
+	// View is, between replicas, the primary's committed view when it let the operation through; it is passed on as it
+	// is. A replica whose fragment's node group has lost a member in a later view drops a coordinator's operation without
+	// an answer: the primary has reported it in that view (OpRep), or is lost, so that the coordinator undoes it.
+	View uint32
 	// Down is, between replicas, who comes after the receiver, next first, 0 = none: the primary decides it.
 	Down    [MaxReplicas - 1]Addr
 	KeyLen  uint16
@@ -80,13 +84,14 @@ type Step struct {
 	OpRef uint32 // the receiver's operation record; in an AbortReq between replicas the sender's
 	OpSeq uint32 // the coordinator's number of the operation (PrepareReq.Seq); with Tc and TcRef it tells whether the record is still the one that is meant
 	TcRef uint32
-	Tc    Addr      // AbortReq: whom the last replica answers
+	Tc    Addr      // the operation's coordinator; of an AbortReq the last replica answers it
 	GCI   [2]uint32 // CommitReq
 	Seq   uint32    // CommitReq: the client's commit sequence number; an operation with FlagMarker keeps the outcome
 	Ack   uint32
 	RowID uint32 // AbortReq between replicas: finds the operation by its row
-	// Direct is not 0 in a step of a takeover, and then the number of its view: the receiver carries it out for itself,
-	// passes nothing on, and answers the coordinator, whatever it finds.
+	// Direct is not 0 in a step of a takeover: the receiver carries it out for itself, passes nothing on, and answers From,
+	// whatever it finds; Tc, TcRef and OpSeq are then those of the operation's own coordinator, lost or not. It is twice the
+	// number of the view, 1 more if the sender has taken the operation over.
 	Direct uint32
 	Table  uint16
 	Frag   uint16
