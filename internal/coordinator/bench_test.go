@@ -44,6 +44,7 @@ func newBench(b testing.TB) *bench {
 	}
 	dict := signal.MakeAddr(1, signal.BlockDictionary, 0)
 	ldmAddr, tcAddr := signal.MakeAddr(1, signal.BlockLDM, 0), signal.MakeAddr(1, signal.BlockTC, 0)
+	putView(e, []signal.Addr{ldmAddr, tcAddr}, 1, 1, 1, 1)
 	f := (*signal.FragCreateReq)(e.Put(ldmAddr, dict, signal.NumFragCreateReq, uint32(unsafe.Sizeof(signal.FragCreateReq{}))+signal.Pad(uint32(len(d)))))
 	f.Ref, f.Table, f.Version, f.Frag, f.Replicas, f.DefLen = 0, 3, 1, 0, 1, uint32(len(d))
 	f.Chain = [signal.MaxReplicas]signal.Addr{ldmAddr}

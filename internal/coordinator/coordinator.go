@@ -34,6 +34,7 @@ import (
 	"github.com/cohortdb/cohort/internal/outcome"
 	"github.com/cohortdb/cohort/internal/pool"
 	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/view"
 )
 
 // Codes of NDB's that a coordinator gives.
@@ -152,7 +153,8 @@ type Block struct {
 
 	buckets []uint32 // transaction by (client, number); chains by hashNext
 	tables  []table
-	closing int // tables that are being closed
+	view    view.View // who is in the cluster
+	closing int       // tables that are being closed
 
 	epoch    epochs
 	outcomes *outcome.Table
@@ -225,6 +227,10 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onEpochCommitReq(signal.As[signal.EpochReq](h))
 	case signal.NumTickOrd:
 		b.onTick(signal.As[signal.TickOrd](h))
+	case signal.NumViewPrepareReq:
+		b.viewConf(signal.As[signal.ViewReq](h), signal.NumViewPrepareConf)
+	case signal.NumViewCommitReq:
+		b.onViewCommitReq(signal.As[signal.ViewReq](h))
 	case signal.NumTableOpenReq:
 		b.onTableOpenReq(signal.As[signal.TableOpenReq](h))
 	case signal.NumTableCloseReq:

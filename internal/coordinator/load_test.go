@@ -177,6 +177,13 @@ func (l *load) createTable() {
 	for n := 1; n <= s.nodes; n++ {
 		e := l.sites[n][0].env
 		dict := signal.MakeAddr(uint8(n), signal.BlockDictionary, 0)
+		var own []signal.Addr
+		l.blocks(func(a signal.Addr) {
+			if int(a.Node()) == n {
+				own = append(own, a)
+			}
+		})
+		putView(e, own, s.nodes, s.replicas, s.tcs, s.ldms)
 		for f, c := range l.chains {
 			for _, a := range c {
 				if a.Node() != uint8(n) {

@@ -87,6 +87,18 @@ func newWorld(t *testing.T, seed uint64, nodes, replicas int, cfg func(*coordina
 	return w
 }
 
+// putView tells blocks of one node that nodes 1, 2, … are the cluster.
+func putView(e *kernel.Env, to []signal.Addr, nodes, replicas, tcs, ldms int) {
+	for _, a := range to {
+		r := (*signal.ViewReq)(e.Put(a, signal.MakeAddr(a.Node(), signal.BlockDictionary, 0), signal.NumViewCommitReq, signal.ViewReqSize(nodes)))
+		r.View, r.Attempt, r.President, r.GCI, r.Count = 1, 1, 1, [2]uint32{0, 1}, uint32(nodes)
+		for i := range r.Members() {
+			r.Members()[i] = signal.Member{Node: uint32(i + 1), DynamicID: uint32(i + 1), Group: uint32(i / replicas), LDMs: uint32(ldms), TCs: uint32(tcs),
+				State: signal.MemberLeading}
+		}
+	}
+}
+
 func (w *world) createTable(columns []schema.Column, nodes, replicas int) {
 	def := &schema.Table{ID: 3, Version: 1, Database: "d", Name: "t", Columns: columns, Fragments: uint32(nodes)}
 	l, err := schema.Compile(def)
@@ -109,6 +121,7 @@ func (w *world) createTable(columns []schema.Column, nodes, replicas int) {
 	for n := 1; n <= nodes; n++ {
 		e := w.nodes[n].env
 		dict := signal.MakeAddr(uint8(n), signal.BlockDictionary, 0)
+		putView(e, []signal.Addr{signal.MakeAddr(uint8(n), signal.BlockTC, 0), signal.MakeAddr(uint8(n), signal.BlockLDM, 0)}, nodes, replicas, 1, 1)
 		for f, c := range w.chains {
 			for _, a := range c {
 				if a.Node() != uint8(n) {

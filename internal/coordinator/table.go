@@ -27,7 +27,7 @@ func (b *Block) onTableOpenReq(r *signal.TableOpenReq) {
 		primary := make([]signal.Addr, r.Fragments)
 		chains := r.Chains()
 		for i := range primary {
-			primary[i] = chains[i*signal.MaxReplicas]
+			primary[i] = b.view.Primary(chains[i*signal.MaxReplicas : (i+1)*signal.MaxReplicas])
 		}
 		*t = table{primary: primary, version: uint16(r.Version), users: t.users}
 	}

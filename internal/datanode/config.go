@@ -73,13 +73,16 @@ func FromConfig(cfg *config.Config, nodeID int) (Config, error) {
 		DrainTimeout:   millis("TransactionDeadlockDetectionTimeout"),
 	}
 	groups := 0
+	var nodes []distribution.Node
 	for _, d := range cfg.DataNodes() {
 		if d.NodeGroup != config.NoNodeGroup {
+			nodes = append(nodes, distribution.Node{ID: uint8(d.ID), Group: uint16(d.NodeGroup)})
 			c.Membership.Nodes = append(c.Membership.Nodes, membership.Node{ID: uint8(d.ID), Group: uint16(d.NodeGroup)})
 			groups = max(groups, d.NodeGroup+1)
 		}
 	}
 	c.Distribution = distribution.Config{
+		Nodes:              nodes,
 		PartitionsPerNode:  int(n.Int("PartitionsPerNode")),
 		EpochInterval:      millis("TimeBetweenEpochs"),
 		CheckpointInterval: millis("TimeBetweenGlobalCheckpoints"),

@@ -1,7 +1,7 @@
 // Package dictionary holds the tables: created and dropped everywhere or nowhere [DBDICT].
 //
-// A Block is one node's. It owns the definition of each table, its map (bucket → fragment) and its chains (fragment →
-// ldms), and tells clients about them. It holds no row and executes no operation: fragment replicas are the ldms',
+// A Block is one node's. It owns the definition of each table, its map (bucket → fragment) and its homes (fragment →
+// places), and tells clients about them. It holds no row and executes no operation: fragment replicas are the ldms',
 // coordinators get what they need to know of a table by TableOpenReq.
 //
 // Any node takes a client's request. The president carries requests out one at a time, in the order of their coming, as
@@ -25,6 +25,7 @@ import (
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/schema"
 	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/view"
 )
 
 // Codes of NDB's that the dictionary gives.
@@ -83,7 +84,7 @@ type table struct {
 	columns int
 	logging bool
 	buckets []uint16
-	chains  []signal.Addr // signal.MaxReplicas for each fragment
+	homes   []signal.Addr // places, signal.MaxReplicas for each fragment (package view)
 }
 
 // Block is the dictionary of one node.
@@ -96,9 +97,8 @@ type Block struct {
 	names      map[string]uint32 // "database/table" → id of a table that is ready or being dropped
 	attributes int               // columns of all tables
 
-	members   signal.NodeSet // empty before the start
-	president uint8
-	stopped   bool // a data node was lost: nothing more is carried out
+	view    view.View // who is in the cluster; nobody before the start
+	stopped bool      // a data node was lost: nothing more is carried out
 
 	lead     leader    // the president's part
 	local    local     // this node's part in the schema transaction
@@ -144,8 +144,10 @@ func (b *Block) Deliver(h *signal.Head) {
 	case signal.NumTableOpenConf, signal.NumTableCloseConf:
 		r := signal.As[signal.TableConf](h)
 		b.onJobDone(r.Ref, r.Code, h.Num)
-	case signal.NumMembersOrd:
-		b.onMembersOrd(signal.As[signal.StartReq](h))
+	case signal.NumViewPrepareReq:
+		b.viewConf(signal.As[signal.ViewReq](h), signal.NumViewPrepareConf)
+	case signal.NumViewCommitReq:
+		b.onViewCommitReq(signal.As[signal.ViewReq](h))
 	case signal.NumPhaseReq:
 		b.onPhaseReq(signal.As[signal.PhaseReq](h))
 	case signal.NumNodeFailRep:
@@ -155,18 +157,24 @@ func (b *Block) Deliver(h *signal.Head) {
 	}
 }
 
-func (b *Block) isPresident() bool { return b.president == b.env.Node() }
+func (b *Block) isPresident() bool { return b.view.President == b.env.Node() }
+
+// begun tells whether the own node has agreed with others who is in the cluster.
+func (b *Block) begun() bool { return len(b.view.Members) > 0 }
 
 // running tells whether the cluster can change its tables.
-func (b *Block) running() bool { return !b.members.Empty() && !b.stopped && !b.forget }
+func (b *Block) running() bool { return b.begun() && !b.stopped && !b.forget }
 
-// onMembersOrd takes who starts together.
-func (b *Block) onMembersOrd(r *signal.StartReq) {
-	b.members = signal.NodeSet{}
-	for _, m := range r.Members() {
-		b.members.Add(uint8(m.Node))
-	}
-	b.president = uint8(r.President)
+// onViewCommitReq takes who is in the cluster.
+func (b *Block) onViewCommitReq(r *signal.ViewReq) {
+	b.view.Take(r.View, r.President, r.Members())
+	b.viewConf(r, signal.NumViewCommitConf)
+}
+
+func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
+	to, number, attempt := r.From, r.View, r.Attempt
+	c := kernel.Send[signal.ViewConf](b.env, to, b.self, num)
+	c.View, c.Attempt = number, attempt
 }
 
 // onPhaseReq runs a start phase: in 4 the tables are ready (there are none: nothing was kept from an earlier run); in 0
@@ -174,12 +182,13 @@ func (b *Block) onMembersOrd(r *signal.StartReq) {
 func (b *Block) onPhaseReq(r *signal.PhaseReq) {
 	switch r.Phase {
 	case 0:
-		b.members, b.president, b.forget, b.phase = signal.NodeSet{}, 0, true, *r
+		b.view.Clear()
+		b.forget, b.phase = true, *r
 		b.lead = leader{next: b.lead.next}
 		clear(b.forwards)
 		b.forgetTables()
 	case 4:
-		invariant.That(!b.members.Empty(), "members are agreed before phase 4")
+		invariant.That(b.begun(), "members are agreed before phase 4")
 		b.phaseConf(r)
 	default:
 		invariant.Failf("the dictionary has nothing to do in phase %d", r.Phase)

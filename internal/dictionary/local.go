@@ -63,7 +63,7 @@ type local struct {
 }
 
 func (b *Block) onSchemaReq(r *signal.SchemaReq) {
-	if b.members.Empty() || r.From.Node() != b.president {
+	if !b.begun() || r.From.Node() != b.view.President {
 		b.Stale++
 		return
 	}
@@ -97,7 +97,7 @@ func (b *Block) onSchemaReq(r *signal.SchemaReq) {
 }
 
 func (b *Block) schemaConf(num uint16, code uint32) {
-	c := kernel.Send[signal.SchemaConf](b.env, signal.MakeAddr(b.president, signal.BlockDictionary, 0), b.self, num)
+	c := kernel.Send[signal.SchemaConf](b.env, signal.MakeAddr(b.view.President, signal.BlockDictionary, 0), b.self, num)
 	c.Ref, c.Code = b.local.ref, code
 }
 
@@ -109,7 +109,7 @@ func (b *Block) prepareCreate(t *table, r *signal.SchemaReq) {
 		invariant.Failf("the president sends a definition that is not valid: %v", err)
 	}
 	*t = table{state: preparing, version: r.Version, name: def.Database + "/" + def.Name, columns: len(def.Columns), logging: def.Logging,
-		def: append([]byte(nil), r.Def()...), buckets: append([]uint16(nil), r.Map()...), chains: append([]signal.Addr(nil), r.Chains()...)}
+		def: append([]byte(nil), r.Def()...), buckets: append([]uint16(nil), r.Map()...), homes: append([]signal.Addr(nil), r.Chains()...)}
 	b.attributes += t.columns
 	b.listJobs(r.Table)
 	b.start(creating, resting, signal.NumSchemaPrepareConf)
@@ -120,9 +120,10 @@ func (b *Block) prepareCreate(t *table, r *signal.SchemaReq) {
 func (b *Block) listJobs(id uint32) {
 	l, t := &b.local, &b.tables[id]
 	l.table, l.jobs = id, l.jobs[:0]
-	for i, a := range t.chains {
-		if a != 0 && a.Node() == b.env.Node() {
-			l.jobs = append(l.jobs, job{at: a, frag: uint32(i / signal.MaxReplicas), made: t.state != preparing})
+	for i, p := range t.homes {
+		if p != 0 && p.Node() == b.env.Node() {
+			at := signal.MakeAddr(p.Node(), signal.BlockLDM, p.Instance()%uint16(b.env.Instances(signal.BlockLDM)))
+			l.jobs = append(l.jobs, job{at: at, frag: uint32(i / signal.MaxReplicas), made: t.state != preparing})
 		}
 	}
 	l.frags = len(l.jobs)
@@ -196,7 +197,7 @@ func (b *Block) putFragCreate(i uint32) {
 	size := uint32(unsafe.Sizeof(signal.FragCreateReq{}))
 	r := (*signal.FragCreateReq)(b.env.Put(j.at, b.self, signal.NumFragCreateReq, size+signal.Pad(uint32(len(t.def)))))
 	r.Ref, r.Table, r.Version, r.Frag, r.DefLen = i, l.table, t.version, j.frag, uint32(len(t.def))
-	copy(r.Chain[:], t.chains[j.frag*signal.MaxReplicas:])
+	copy(r.Chain[:], t.homes[j.frag*signal.MaxReplicas:])
 	r.Replicas = 0
 	for _, a := range r.Chain {
 		if a != 0 {

@@ -169,8 +169,8 @@ func (b *Block) beginDrop() uint32 {
 // toMembers sends a step to every member; fill writes what only a prepare of a create has.
 func (b *Block) toMembers(num uint16, size uint32, fill func(*signal.SchemaReq)) {
 	l := &b.lead
-	l.waiting = b.members
-	for n := b.members.Next(0); n != 0; n = b.members.Next(n) {
+	l.waiting = b.view.Set()
+	for n := l.waiting.Next(0); n != 0; n = l.waiting.Next(n) {
 		q := (*signal.SchemaReq)(b.env.Put(signal.MakeAddr(n, signal.BlockDictionary, 0), b.self, num, size))
 		q.Ref, q.Kind, q.Table, q.Version = l.next, l.kind, l.table, l.version
 		q.Fragments, q.Buckets, q.DefLen = 0, 0, 0
@@ -237,7 +237,8 @@ func (l *leader) invariants(b *Block) {
 	case !b.isPresident():
 		invariant.Failf("a schema transaction is led by node %d, who is not president", b.env.Node())
 	}
-	if len(l.queue) > queueMax || !b.members.Covers(&l.waiting) {
+	members := b.view.Set()
+	if len(l.queue) > queueMax || !members.Covers(&l.waiting) {
 		invariant.Failf("%d requests wait, or the president waits for a stranger", len(l.queue))
 	}
 }

@@ -41,7 +41,7 @@ func (b *Block) done(to signal.Addr, num uint16, ref, id, version uint32) {
 func (b *Block) onTableInfoReq(r *signal.TableNameReq) {
 	id, t := b.lookup(r.Name())
 	switch {
-	case b.members.Empty():
+	case !b.begun():
 		b.ref(r.From, r.Ref, codeStarting)
 		return
 	case t == nil:
@@ -54,10 +54,10 @@ func (b *Block) onTableInfoReq(r *signal.TableNameReq) {
 	b.putOpen(r.From, signal.NumTableInfoConf, r.Ref, id)
 }
 
-// putOpen sends a table's definition, map and chains.
+// putOpen sends a table's definition, map and homes; a client gets the chains that these are now.
 func (b *Block) putOpen(to signal.Addr, num uint16, ref, id uint32) {
 	t := &b.tables[id]
-	fragments := uint32(len(t.chains) / signal.MaxReplicas)
+	fragments := uint32(len(t.homes) / signal.MaxReplicas)
 	def, buckets := uint32(len(t.def)), uint32(len(t.buckets))
 	size := signal.TableOpenSize(def, buckets, fragments)
 	c := (*signal.TableOpenReq)(b.env.Put(to, b.self, num, size))
@@ -65,7 +65,13 @@ func (b *Block) putOpen(to signal.Addr, num uint16, ref, id uint32) {
 	clearTail(unsafe.Pointer(c), unsafe.Sizeof(*c), size)
 	copy(c.Def(), t.def)
 	copy(c.Map(), t.buckets)
-	copy(c.Chains(), t.chains)
+	if num != signal.NumTableInfoConf {
+		copy(c.Chains(), t.homes)
+		return
+	}
+	for i := 0; i < len(t.homes); i += signal.MaxReplicas {
+		b.view.Chain(t.homes[i:i+signal.MaxReplicas], (*[signal.MaxReplicas]signal.Addr)(c.Chains()[i:]))
+	}
 }
 
 // clearTail zeroes a signal's sections, so that their padding is.
@@ -146,7 +152,7 @@ func (b *Block) forward(h *signal.Head, ref uint32, create bool, body []byte) {
 			continue
 		}
 		*f = request{busy: true, from: h.From, ref: ref, create: create}
-		to := signal.MakeAddr(b.president, signal.BlockDictionary, 0)
+		to := signal.MakeAddr(b.view.President, signal.BlockDictionary, 0)
 		if create {
 			q := (*signal.TableCreateReq)(b.env.Put(to, b.self, h.Num, h.Bytes()))
 			q.Ref, q.DefLen = uint32(i), uint32(len(body))

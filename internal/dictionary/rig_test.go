@@ -94,8 +94,8 @@ func newRig(t *testing.T, seed uint64, nodes int) *rig {
 func (r *rig) start() *rig {
 	for _, id := range r.ids {
 		env := r.net.Nodes[id].Env
-		m := (*signal.StartReq)(env.Put(signal.MakeAddr(id, signal.BlockDictionary, 0), signal.MakeAddr(id, signal.BlockMembership, 0), signal.NumMembersOrd, signal.StartReqSize(len(r.ids))))
-		m.President, m.Attempt, m.GCI, m.Count = 1, 1, [2]uint32{0, 1}, uint32(len(r.ids))
+		m := (*signal.ViewReq)(env.Put(signal.MakeAddr(id, signal.BlockDictionary, 0), signal.MakeAddr(id, signal.BlockMembership, 0), signal.NumViewCommitReq, signal.ViewReqSize(len(r.ids))))
+		m.View, m.President, m.Attempt, m.GCI, m.Count = 1, 1, 1, [2]uint32{0, 1}, uint32(len(r.ids))
 		for i, o := range r.ids {
 			m.Members()[i] = signal.Member{State: signal.MemberLeading, Node: uint32(o), DynamicID: uint32(i + 1), LDMs: ldms, TCs: tcs}
 		}

@@ -21,12 +21,20 @@ import (
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/view"
 )
+
+// Node is a configured data node that belongs to a node group.
+type Node struct {
+	ID    uint8
+	Group uint16
+}
 
 // Config is what the block is made with. Times in nanoseconds.
 type Config struct {
-	PartitionsPerNode int // fragments of a table for each data node, by default
-	LogParts          int // log parts of each node (NoOfFragmentLogParts)
+	Nodes             []Node // all data nodes with a node group, the own one included
+	PartitionsPerNode int    // fragments of a table for each data node, by default
+	LogParts          int    // log parts of each node (NoOfFragmentLogParts)
 	// EpochInterval is TimeBetweenEpochs; 0 = an epoch ends only with a global checkpoint.
 	EpochInterval int64
 	// CheckpointInterval is TimeBetweenGlobalCheckpoints.
@@ -48,10 +56,9 @@ type Block struct {
 	cfg  Config
 	self signal.Addr
 
-	members   []signal.Member // agreed at start, in the order of joining; empty before
-	president uint8
-	attempt   uint32 // of the start that the members were agreed in
-	first     signal.GCI
+	groups []group   // the configured nodes
+	view   view.View // who is in the cluster; nobody before the start
+	first  signal.GCI
 
 	local local  // this node's part in a change of the epoch
 	lead  leader // the president's part
@@ -67,7 +74,8 @@ type Block struct {
 func New(env *kernel.Env, cfg Config) *Block {
 	invariant.That(cfg.PartitionsPerNode > 0 && cfg.LogParts > 0, "tables have fragments, nodes have log parts")
 	invariant.That(cfg.CheckpointInterval > 0 && cfg.EpochInterval >= 0, "global checkpoints have an interval")
-	return &Block{env: env, cfg: cfg, self: signal.MakeAddr(env.Node(), signal.BlockDistribution, 0)}
+	invariant.That(len(cfg.Nodes) > 0, "there are data nodes")
+	return &Block{env: env, cfg: cfg, groups: groupsOf(cfg.Nodes), self: signal.MakeAddr(env.Node(), signal.BlockDistribution, 0)}
 }
 
 // Deliver executes one signal.
@@ -85,8 +93,10 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onTick(signal.As[signal.TickOrd](h))
 	case signal.NumPlaceReq:
 		b.onPlaceReq(signal.As[signal.PlaceReq](h))
-	case signal.NumMembersOrd:
-		b.onMembersOrd(signal.As[signal.StartReq](h))
+	case signal.NumViewPrepareReq:
+		b.viewConf(signal.As[signal.ViewReq](h), signal.NumViewPrepareConf)
+	case signal.NumViewCommitReq:
+		b.onViewCommitReq(signal.As[signal.ViewReq](h))
 	case signal.NumPhaseReq:
 		b.onPhaseReq(signal.As[signal.PhaseReq](h))
 	case signal.NumNodeFailRep:
@@ -96,13 +106,19 @@ func (b *Block) Deliver(h *signal.Head) {
 	}
 }
 
-func (b *Block) isPresident() bool { return b.president == b.env.Node() }
+func (b *Block) isPresident() bool { return b.view.President == b.env.Node() }
 
-// onMembersOrd takes who starts together. It comes before phase 3 of each attempt to start.
-func (b *Block) onMembersOrd(r *signal.StartReq) {
-	b.members = append(b.members[:0], r.Members()...)
-	b.president, b.attempt = uint8(r.President), r.Attempt
+// onViewCommitReq takes who is in the cluster. At a start it comes before phase 3.
+func (b *Block) onViewCommitReq(r *signal.ViewReq) {
+	b.view.Take(r.View, r.President, r.Members())
 	b.first = signal.JoinGCI(r.GCI)
+	b.viewConf(r, signal.NumViewCommitConf)
+}
+
+func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
+	to, number, attempt := r.From, r.View, r.Attempt
+	c := kernel.Send[signal.ViewConf](b.env, to, b.self, num)
+	c.View, c.Attempt = number, attempt
 }
 
 // onPhaseReq runs a start phase: 3 makes the map ready, 5 starts the epochs, 0 forgets an attempt that failed.
@@ -110,12 +126,12 @@ func (b *Block) onPhaseReq(r *signal.PhaseReq) {
 	switch r.Phase {
 	case 0:
 		b.lead = leader{run: b.lead.run + 1}
-		b.members, b.president = b.members[:0], 0
+		b.view.Clear()
 		b.pending = append(b.pending[:0], *r)
 		b.stopped = false
 		b.abandon()
 	case 3:
-		invariant.That(len(b.members) > 0, "members are agreed before phase 3")
+		invariant.That(len(b.view.Members) > 0, "members are agreed before phase 3")
 		b.phaseConf(r)
 	case 5: // done when the first epoch is; the president's request for it may have come before this one
 		b.pending = append(b.pending[:0], *r)

@@ -45,7 +45,7 @@ type local struct {
 
 // fromPresident tells whether a request belongs to the present attempt.
 func (b *Block) fromPresident(r *signal.EpochReq) bool {
-	if len(b.members) == 0 || r.From.Node() != b.president {
+	if len(b.view.Members) == 0 || r.From.Node() != b.view.President {
 		b.Stale++
 		return false
 	}
@@ -122,7 +122,7 @@ func (b *Block) onEpochConf(r *signal.EpochConf, round phase) {
 }
 
 func (b *Block) toPresident(num uint16) {
-	c := kernel.Send[signal.EpochConf](b.env, signal.MakeAddr(b.president, signal.BlockDistribution, 0), b.self, num)
+	c := kernel.Send[signal.EpochConf](b.env, signal.MakeAddr(b.view.President, signal.BlockDistribution, 0), b.self, num)
 	c.GCI = b.local.next.Words()
 }
 

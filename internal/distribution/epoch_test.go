@@ -139,8 +139,8 @@ func (r *rig) toBlock(id uint8, num uint16, size uint32) unsafe.Pointer {
 
 func (r *rig) members(ids []uint8, attempt uint32, first signal.GCI) {
 	for _, id := range ids {
-		m := (*signal.StartReq)(r.toBlock(id, signal.NumMembersOrd, signal.StartReqSize(len(ids))))
-		m.President, m.Attempt, m.GCI, m.Count = uint32(ids[0]), attempt, first.Words(), uint32(len(ids))
+		m := (*signal.ViewReq)(r.toBlock(id, signal.NumViewCommitReq, signal.ViewReqSize(len(ids))))
+		m.View, m.President, m.Attempt, m.GCI, m.Count = 1, uint32(ids[0]), attempt, first.Words(), uint32(len(ids))
 		for i, o := range ids {
 			m.Members()[i] = signal.Member{State: signal.MemberLeading, Node: uint32(o), DynamicID: uint32(i + 1), LDMs: 1, TCs: 1}
 		}
@@ -175,7 +175,7 @@ func (r *rig) start(ids []uint8, attempt uint32, first signal.GCI) {
 }
 
 func config() Config {
-	return Config{PartitionsPerNode: 2, LogParts: 4, EpochInterval: 100 * ms, CheckpointInterval: 2000 * ms, CheckpointTimeout: 120_000 * ms}
+	return Config{Nodes: []Node{{1, 0}, {2, 0}}, PartitionsPerNode: 2, LogParts: 4, EpochInterval: 100 * ms, CheckpointInterval: 2000 * ms, CheckpointTimeout: 120_000 * ms}
 }
 
 func TestEpochsGoOnAtTheirPace(t *testing.T) {

@@ -22,64 +22,46 @@ const codeNoFragments = 1224
 // layout is a table's placement.
 type layout struct {
 	buckets []uint16      // bucket → fragment
-	chains  []signal.Addr // fragment → ldms, signal.MaxReplicas each, primary first, 0 = none
+	homes   []signal.Addr // fragment → places, signal.MaxReplicas each, preferred primary first, 0 = none
 }
 
-// group is a node group's members, in the order of their node numbers.
-type group []signal.Member
+// group is a node group's configured nodes, in the order of their numbers.
+type group []uint8
 
-// groupsOf sorts members into their groups, lowest group first. Groups without a member do not appear.
-func groupsOf(members []signal.Member) []group {
-	var order []uint32
-	for _, m := range members {
-		order = insertSorted(order, m.Group)
+// groupsOf sorts nodes into their groups, lowest group first. Groups without a node do not appear.
+func groupsOf(nodes []Node) []group {
+	sorted := append([]Node(nil), nodes...)
+	before := func(a, b Node) bool { return a.Group < b.Group || a.Group == b.Group && a.ID < b.ID }
+	for i := range sorted {
+		for k := i; k > 0 && before(sorted[k], sorted[k-1]); k-- {
+			sorted[k], sorted[k-1] = sorted[k-1], sorted[k]
+		}
 	}
-	groups := make([]group, len(order))
-	for i, g := range order {
-		for _, m := range members {
-			if m.Group == g {
-				groups[i] = append(groups[i], m)
-			}
+	var groups []group
+	for i, n := range sorted {
+		if i == 0 || sorted[i-1].Group != n.Group {
+			groups = append(groups, nil)
 		}
-		for a := range groups[i] {
-			for c := a; c > 0 && groups[i][c].Node < groups[i][c-1].Node; c-- {
-				groups[i][c], groups[i][c-1] = groups[i][c-1], groups[i][c]
-			}
-		}
+		g := &groups[len(groups)-1]
+		*g = append(*g, n.ID)
 	}
 	return groups
 }
 
-func insertSorted(s []uint32, v uint32) []uint32 {
-	i := 0
-	for i < len(s) && s[i] < v {
-		i++
-	}
-	if i < len(s) && s[i] == v {
-		return s
-	}
-	s = append(s, 0)
-	copy(s[i+1:], s[i:])
-	s[i] = v
-	return s
-}
-
-// defaultFragments is the number of fragments of a table that does not say: perNode for each member, fewer where that
+// defaultFragments is the number of fragments of a table that does not say: perNode for each node, fewer where that
 // were more than a table can have.
-func defaultFragments(members, perNode int) int {
-	return min(perNode, maxFragments/members) * members
+func defaultFragments(nodes, perNode int) int {
+	return min(perNode, maxFragments/nodes) * nodes
 }
 
-// place spreads the fragments of a table over the members. Groups take turns; within a group the replicas take turns
-// at being primary; and the log part, which decides the ldm at each node, is chosen so that both the primaries of a
-// node and all its replicas are spread evenly over its ldms. turn, the table's id, shifts all three, so that tables
-// of a few fragments do not all lie at the same place.
-//
-// Nothing here depends on the order in which nodes joined: the same members give the same placement.
-func place(members []signal.Member, turn, fragments, logParts int) layout {
-	invariant.That(len(members) > 0 && fragments > 0 && fragments <= maxFragments, "a table has fragments, and nodes to hold them")
-	groups := groupsOf(members)
-	l := layout{buckets: make([]uint16, Buckets), chains: make([]signal.Addr, fragments*signal.MaxReplicas)}
+// place spreads the fragments of a table over all configured nodes, whether they are there now or not. Groups take
+// turns; within a group the nodes take turns at being the preferred primary; those that come next in the home, and
+// thus take over when it is lost, take turns too; and the log part, which decides the ldm at each node, is chosen so
+// that both the primaries of a node and all its replicas are spread evenly over its ldms. turn, the table's id, shifts
+// all of this, so that tables of a few fragments do not all lie at the same place.
+func place(groups []group, turn, fragments, logParts int) layout {
+	invariant.That(len(groups) > 0 && fragments > 0 && fragments <= maxFragments, "a table has fragments, and nodes to hold them")
+	l := layout{buckets: make([]uint16, Buckets), homes: make([]signal.Addr, fragments*signal.MaxReplicas)}
 	for i := range l.buckets {
 		l.buckets[i] = uint16(i % fragments)
 	}
@@ -93,8 +75,11 @@ func place(members []signal.Member, turn, fragments, logParts int) layout {
 		// The primaries of one node are consecutive log parts, and so are all fragments of the group.
 		logPart := (k/r + primary*share + turn*share) % logParts
 		for i := range r {
-			m := g[(primary+i)%r]
-			l.chains[f*signal.MaxReplicas+i] = signal.MakeAddr(uint8(m.Node), signal.BlockLDM, uint16(logPart%int(m.LDMs)))
+			at := primary
+			if i > 0 {
+				at = (primary + 1 + (i-1+k/r)%(r-1)) % r
+			}
+			l.homes[f*signal.MaxReplicas+i] = signal.MakeAddr(g[at], signal.BlockLDM, uint16(logPart))
 		}
 	}
 	return l
@@ -102,20 +87,20 @@ func place(members []signal.Member, turn, fragments, logParts int) layout {
 
 // onPlaceReq answers the dictionary.
 func (b *Block) onPlaceReq(r *signal.PlaceReq) {
-	invariant.That(len(b.members) > 0, "tables are made after the start")
+	invariant.That(len(b.view.Members) > 0, "tables are made after the start")
 	n := int(r.Fragments)
 	if n == 0 {
-		n = defaultFragments(len(b.members), b.cfg.PartitionsPerNode)
+		n = defaultFragments(len(b.cfg.Nodes), b.cfg.PartitionsPerNode)
 	}
 	if n > maxFragments {
 		c := kernel.Send[signal.PlaceConf](b.env, r.From, b.self, signal.NumPlaceConf)
 		c.Ref, c.Code, c.Fragments, c.Buckets = r.Ref, codeNoFragments, 0, 0
 		return
 	}
-	l := place(b.members, int(r.Table), n, b.cfg.LogParts)
+	l := place(b.groups, int(r.Table), n, b.cfg.LogParts)
 	c := (*signal.PlaceConf)(b.env.Put(r.From, b.self, signal.NumPlaceConf, signal.PlaceConfSize(Buckets, uint32(n))))
 	c.Ref, c.Code, c.Fragments, c.Buckets = r.Ref, 0, uint32(n), Buckets
 	clear(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(c), unsafe.Sizeof(*c))), signal.Pad(2*Buckets)))
 	copy(c.Map(), l.buckets)
-	copy(c.Chains(), l.chains)
+	copy(c.Chains(), l.homes)
 }

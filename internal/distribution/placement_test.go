@@ -6,18 +6,15 @@ import (
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
-// clusterOf makes members: groups × replicas, with ldms ldms each, in a scrambled order of joining.
-func clusterOf(groups, replicas, ldms int) []signal.Member {
-	var m []signal.Member
+// clusterOf makes nodes: groups × replicas, in a scrambled order.
+func clusterOf(groups, replicas int) []Node {
+	var m []Node
 	for i := range groups * replicas {
-		m = append(m, signal.Member{State: signal.MemberLeading, Node: uint32(i + 1), Group: uint32(i / replicas), LDMs: uint32(ldms), TCs: 1})
+		m = append(m, Node{ID: uint8(i + 1), Group: uint16(i / replicas)})
 	}
 	for i := range m {
 		j := (i*7 + 3) % len(m)
 		m[i], m[j] = m[j], m[i]
-	}
-	for i := range m {
-		m[i].DynamicID = uint32(i + 1)
 	}
 	return m
 }
@@ -42,11 +39,11 @@ func TestDefaultPlacementIsEven(t *testing.T) {
 			for _, ldms := range []int{1, 2, 3, 4, 6} {
 				for perNode := 1; perNode <= 8; perNode++ {
 					for turn := range 5 {
-						members := clusterOf(groups, replicas, ldms)
-						n := defaultFragments(len(members), perNode)
-						l := place(members, turn, n, logParts)
-						primaries := make([]int, len(members))
-						byLDM := make([][2][]int, len(members))
+						nodes := clusterOf(groups, replicas)
+						n := defaultFragments(len(nodes), perNode)
+						l := place(groupsOf(nodes), turn, n, logParts)
+						primaries := make([]int, len(nodes))
+						byLDM := make([][2][]int, len(nodes))
 						for i := range byLDM {
 							byLDM[i] = [2][]int{make([]int, ldms), make([]int, ldms)}
 						}
@@ -54,8 +51,8 @@ func TestDefaultPlacementIsEven(t *testing.T) {
 							seen := map[uint8]bool{}
 							var group uint32
 							for i := range replicas {
-								a := l.chains[f*signal.MaxReplicas+i]
-								if a.Block() != signal.BlockLDM || int(a.Instance()) >= ldms || seen[a.Node()] {
+								a := l.homes[f*signal.MaxReplicas+i]
+								if a.Block() != signal.BlockLDM || int(a.Instance()) >= logParts || seen[a.Node()] {
 									t.Fatalf("fragment %d replica %d at %v", f, i, a)
 								}
 								seen[a.Node()] = true
@@ -64,14 +61,14 @@ func TestDefaultPlacementIsEven(t *testing.T) {
 									t.Fatalf("fragment %d is in two groups", f)
 								}
 								group = g
-								byLDM[a.Node()-1][1][a.Instance()]++
+								byLDM[a.Node()-1][1][int(a.Instance())%ldms]++
 								if i == 0 {
 									primaries[a.Node()-1]++
-									byLDM[a.Node()-1][0][a.Instance()]++
+									byLDM[a.Node()-1][0][int(a.Instance())%ldms]++
 								}
 							}
 							for i := replicas; i < signal.MaxReplicas; i++ {
-								if l.chains[f*signal.MaxReplicas+i] != 0 {
+								if l.homes[f*signal.MaxReplicas+i] != 0 {
 									t.Fatalf("fragment %d has more than %d replicas", f, replicas)
 								}
 							}
@@ -98,11 +95,10 @@ func TestDefaultPlacementIsEven(t *testing.T) {
 
 // Tables of one fragment do not all lie at the same node.
 func TestSmallTablesAreSpread(t *testing.T) {
-	members := clusterOf(2, 2, 2)
 	primaries := make([]int, 4)
 	for turn := range 40 {
-		l := place(members, turn, 1, 4)
-		primaries[l.chains[0].Node()-1]++
+		l := place(groupsOf(clusterOf(2, 2)), turn, 1, 4)
+		primaries[l.homes[0].Node()-1]++
 	}
 	for i, n := range primaries {
 		if n == 0 {
@@ -111,23 +107,48 @@ func TestSmallTablesAreSpread(t *testing.T) {
 	}
 }
 
-// Any number of fragments, and groups that lack a node, give whole chains of nodes that are there.
+// What a lost node was primary of falls to the others of its group in equal shares.
+func TestALostNodesPrimariesAreSharedOut(t *testing.T) {
+	for replicas := 2; replicas <= signal.MaxReplicas; replicas++ {
+		for perNode := 1; perNode <= 12; perNode++ {
+			nodes := clusterOf(2, replicas)
+			n := defaultFragments(len(nodes), perNode)
+			l := place(groupsOf(nodes), 1, n, 12)
+			for _, lost := range nodes {
+				heirs := make([]int, len(nodes))
+				for f := range n {
+					if home := l.homes[f*signal.MaxReplicas:]; home[0].Node() == lost.ID {
+						heirs[home[1].Node()-1]++
+					}
+				}
+				for i, k := range heirs {
+					peer := (i/replicas) == int(lost.ID-1)/replicas && i != int(lost.ID-1)
+					if !peer && k != 0 || peer && (k < perNode/(replicas-1) || k > (perNode+replicas-2)/(replicas-1)) {
+						t.Fatalf("%d replicas, %d fragments per node: node %d inherits %d of node %d's primaries", replicas, perNode, i+1, k, lost.ID)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Any number of fragments, and groups of different size, give whole homes of nodes that are configured.
 func TestOddShapes(t *testing.T) {
-	members := clusterOf(3, 2, 3)
-	for i := range members {
-		if members[i].Node == 4 {
-			members = append(members[:i], members[i+1:]...)
+	nodes := clusterOf(3, 2)
+	for i := range nodes {
+		if nodes[i].ID == 4 {
+			nodes = append(nodes[:i], nodes[i+1:]...)
 			break
 		}
 	}
 	for _, n := range []int{1, 2, 3, 7, 100, maxFragments} {
-		l := place(members, 1, n, 4)
+		l := place(groupsOf(nodes), 1, n, 4)
 		for f := range n {
-			a := l.chains[f*signal.MaxReplicas]
+			a := l.homes[f*signal.MaxReplicas]
 			if a.Node() == 0 || a.Node() == 4 {
 				t.Fatalf("of %d fragments, %d has its primary at %v", n, f, a)
 			}
-			if b := l.chains[f*signal.MaxReplicas+1]; b == 0 && a.Node() != 3 {
+			if b := l.homes[f*signal.MaxReplicas+1]; b == 0 && a.Node() != 3 {
 				t.Fatalf("of %d fragments, %d has one replica at %v", n, f, a)
 			}
 		}
@@ -137,26 +158,11 @@ func TestOddShapes(t *testing.T) {
 	}
 }
 
-// The same members in another order of joining give the same placement.
-func TestPlacementDoesNotDependOnTheOrderOfJoining(t *testing.T) {
-	a := clusterOf(2, 3, 2)
-	b := append([]signal.Member(nil), a...)
-	for i, j := 0, len(b)-1; i < j; i, j = i+1, j-1 {
-		b[i], b[j] = b[j], b[i]
-	}
-	x, y := place(a, 3, 24, 4), place(b, 3, 24, 4)
-	for i := range x.chains {
-		if x.chains[i] != y.chains[i] {
-			t.Fatalf("chains differ at %d", i)
-		}
-	}
-}
-
 func TestDefaultFragmentsStayWithinATable(t *testing.T) {
-	for members := 1; members <= signal.MaxDataNode; members++ {
-		n := defaultFragments(members, 332)
-		if n < members || n > maxFragments || n%members != 0 {
-			t.Fatalf("%d members: %d fragments", members, n)
+	for nodes := 1; nodes <= signal.MaxDataNode; nodes++ {
+		n := defaultFragments(nodes, 332)
+		if n < nodes || n > maxFragments || n%nodes != 0 {
+			t.Fatalf("%d nodes: %d fragments", nodes, n)
 		}
 	}
 }

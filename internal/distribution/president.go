@@ -61,7 +61,7 @@ func (b *Block) change(to signal.GCI) {
 func (b *Block) round(state phase, num uint16) {
 	l := &b.lead
 	l.state = state
-	for _, m := range b.members {
+	for _, m := range b.view.Members {
 		l.waiting.Add(uint8(m.Node))
 		r := kernel.Send[signal.EpochReq](b.env, signal.MakeAddr(uint8(m.Node), signal.BlockDistribution, 0), b.self, num)
 		r.GCI = l.next.Words()

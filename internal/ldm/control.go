@@ -8,6 +8,18 @@ import (
 	"github.com/cohortdb/cohort/internal/store"
 )
 
+// onViewCommitReq takes who is in the cluster.
+func (b *Block) onViewCommitReq(r *signal.ViewReq) {
+	b.view.Take(r.View, r.President, r.Members())
+	b.viewConf(r, signal.NumViewCommitConf)
+}
+
+func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
+	to, number, attempt := r.From, r.View, r.Attempt
+	c := kernel.Send[signal.ViewConf](b.env, to, b.self, num)
+	c.View, c.Attempt = number, attempt
+}
+
 func (b *Block) onDrainReq(r *signal.DrainReq) {
 	b.stopping, b.stopFrom, b.stopRef = true, r.From, r.Ref
 	b.stopDone()

@@ -63,7 +63,8 @@ func (b *Block) fragCreate(r *signal.FragCreateReq) uint32 {
 		t.frags = append(t.frags, nil)
 	}
 	invariant.That(t.frags[r.Frag] == nil, "a fragment is created once")
-	f := &fragment{layout: t.layout, table: t, number: r.Frag, chain: r.Chain, replicas: int(r.Replicas), pos: -1}
+	f := &fragment{layout: t.layout, table: t, number: r.Frag, pos: -1}
+	f.replicas = b.view.Chain(r.Chain[:r.Replicas], &f.chain)
 	for i := range f.replicas {
 		if f.chain[i] == b.self {
 			f.pos = i

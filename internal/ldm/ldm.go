@@ -40,6 +40,7 @@ import (
 	"github.com/cohortdb/cohort/internal/pool"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/store"
+	"github.com/cohortdb/cohort/internal/view"
 )
 
 // Codes of NDB's that an ldm gives, besides those of packages store and schema.
@@ -78,6 +79,7 @@ type Block struct {
 	copies *store.CopyPool
 	ops    *pool.Pool[operation]
 	tables []table
+	view   view.View // who is in the cluster
 
 	waiters  waitList
 	granting *store.RowHead // whose queue is being resumed
@@ -152,6 +154,10 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onEpochCommitReq(signal.As[signal.EpochReq](h))
 	case signal.NumTickOrd:
 		b.onTick(signal.As[signal.TickOrd](h))
+	case signal.NumViewPrepareReq:
+		b.viewConf(signal.As[signal.ViewReq](h), signal.NumViewPrepareConf)
+	case signal.NumViewCommitReq:
+		b.onViewCommitReq(signal.As[signal.ViewReq](h))
 	case signal.NumFragCreateReq:
 		b.onFragCreateReq(signal.As[signal.FragCreateReq](h))
 	case signal.NumFragDropReq, signal.NumDropStepOrd:

@@ -188,6 +188,7 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onStartConf(signal.As[signal.StartConf](h))
 	case signal.NumStartRef:
 		b.onStartRef(signal.As[signal.StartConf](h))
+	case signal.NumViewCommitConf: // nothing waits for it: the first view of a start takes nothing over
 	case signal.NumPhaseReq:
 		b.onPhaseReq(signal.As[signal.PhaseReq](h))
 	case signal.NumPhaseConf:

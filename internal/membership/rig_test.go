@@ -147,8 +147,8 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			if h.To.Block() == signal.BlockDictionary {
 				conf[signal.NodeFailConf](n, h, signal.NumNodeFailConf).Node = signal.As[signal.NodeFailRep](h).Node
 			}
-		case signal.NumMembersOrd:
-			m := signal.As[signal.StartReq](h)
+		case signal.NumViewCommitReq:
+			m := signal.As[signal.ViewReq](h)
 			x.dict = [2]uint32{m.Count, m.President}
 		}
 	}

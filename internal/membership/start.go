@@ -317,11 +317,14 @@ func (b *Block) join(president uint8, attempt uint32, first signal.GCI, members 
 	}
 	b.become(starting)
 	b.phaseDone(1)
-	for _, block := range [...]uint8{signal.BlockDistribution, signal.BlockDictionary} {
-		r := (*signal.StartReq)(b.env.Put(b.at(block), b.self, signal.NumMembersOrd, signal.StartReqSize(len(b.members))))
-		r.President, r.Attempt, r.GCI, r.Count = uint32(president), attempt, first.Words(), uint32(len(b.members))
+	tell := func(a signal.Addr) {
+		r := (*signal.ViewReq)(b.env.Put(a, b.self, signal.NumViewCommitReq, signal.ViewReqSize(len(b.members))))
+		r.View, r.Attempt, r.President, r.GCI, r.Count = 1, attempt, uint32(president), first.Words(), uint32(len(b.members))
 		copy(r.Members(), b.members)
 	}
+	tell(b.at(signal.BlockDistribution))
+	tell(b.at(signal.BlockDictionary))
+	b.workers(tell)
 }
 
 // leave gives the attempt up; the own blocks forget it before the node is ready again.

@@ -41,7 +41,7 @@ type Member struct {
 const memberSize = uint32(unsafe.Sizeof(Member{}))
 
 // StartReq proposes who starts together. From the president's membership to every member's; behind it Count Members,
-// lowest dynamic id first. As MembersOrd it tells the blocks of the own node what was agreed.
+// lowest dynamic id first. The blocks of the own node hear what was agreed by a ViewCommitReq.
 //
 //	president --StartReq--> all members --StartConf--> president     (or StartRef)
 //	president --PhaseReq--> all members --PhaseConf--> president     for each start phase that has work
@@ -164,8 +164,8 @@ type PlaceReq struct {
 	Fragments uint32 // 0 = the default number
 }
 
-// PlaceConf answers. Behind it: the map of Buckets uint16 (bucket → fragment, padded), then Fragments × MaxReplicas
-// addresses (ldms, primary first, 0 = none). With a Code both counts are 0.
+// PlaceConf answers. Behind it: the map of Buckets uint16 (bucket → fragment, padded), then the home of each fragment:
+// MaxReplicas places, the preferred primary first, 0 = none (package view says what a place is). With a Code both counts are 0.
 type PlaceConf struct {
 	Head
 	Ref       uint32
@@ -179,7 +179,7 @@ func (r *PlaceConf) Map() []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Add(unsafe.Pointer(r), unsafe.Sizeof(*r))), r.Buckets)
 }
 
-// Chains is fragment → ldms, MaxReplicas each.
+// Chains is fragment → places, MaxReplicas each.
 func (r *PlaceConf) Chains() []Addr {
 	o := uint32(unsafe.Sizeof(*r)) + Pad(2*r.Buckets)
 	return unsafe.Slice((*Addr)(unsafe.Add(unsafe.Pointer(r), o)), r.Fragments*MaxReplicas)
@@ -222,7 +222,7 @@ func (r *SchemaReq) Map() []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Add(unsafe.Pointer(r), uint32(unsafe.Sizeof(*r))+Pad(r.DefLen))), r.Buckets)
 }
 
-// Chains is fragment → ldms, MaxReplicas each.
+// Chains is fragment → places, MaxReplicas each.
 func (r *SchemaReq) Chains() []Addr {
 	o := uint32(unsafe.Sizeof(*r)) + Pad(r.DefLen) + Pad(2*r.Buckets)
 	return unsafe.Slice((*Addr)(unsafe.Add(unsafe.Pointer(r), o)), r.Fragments*MaxReplicas)
@@ -257,7 +257,6 @@ func init() {
 		return n == uint32(unsafe.Sizeof(*p)) && p.LDMs >= 1 && p.LDMs <= 0xffff && p.TCs >= 1 && p.TCs <= 0xffff && p.State < peerStates
 	})
 	register(NumStartReq, fromData, checkMembers)
-	registerAs(NumMembersOrd, "MembersOrd", 0, checkMembers)
 	registerAs[StartConf](NumStartConf, "StartConf", fromData, nil)
 	registerAs[StartConf](NumStartRef, "StartRef", fromData, nil)
 	register[PhaseReq](NumPhaseReq, fromData, nil)

@@ -14,7 +14,7 @@ type FragCreateReq struct {
 	Version  uint32
 	Frag     uint32
 	Replicas uint32            // how many of the following are used
-	Chain    [MaxReplicas]Addr // the ldms that hold it, primary first
+	Chain    [MaxReplicas]Addr // its home: places, the preferred primary first (package view)
 	DefLen   uint32            // bytes of definition that follow
 }
 
@@ -39,8 +39,9 @@ type FragDropReq struct {
 }
 
 // TableOpenReq makes a coordinator know a table: its definition and where its fragments are. Behind it: the
-// definition (DefLen bytes, padded), the map of BucketCount uint16 (bucket → fragment), then Fragments ×
-// MaxReplicas addresses (ldms, primary first, 0 = none).
+// definition (DefLen bytes, padded), the map of BucketCount uint16 (bucket → fragment), then the home of each fragment:
+// MaxReplicas places, the preferred primary first, 0 = none (package view). As TableInfoConf it tells a client the same,
+// but with the ldms that hold each fragment now, in the order in which they take a write, instead of places.
 type TableOpenReq struct {
 	Head
 	Ref       uint32
@@ -59,7 +60,7 @@ func (r *TableOpenReq) Map() []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Add(unsafe.Pointer(r), uint32(unsafe.Sizeof(*r))+Pad(r.DefLen))), r.Buckets)
 }
 
-// Chains is fragment → ldms, MaxReplicas each.
+// Chains is fragment → places, MaxReplicas each; ldms in a TableInfoConf.
 func (r *TableOpenReq) Chains() []Addr {
 	o := uint32(unsafe.Sizeof(*r)) + Pad(r.DefLen) + Pad(2*r.Buckets)
 	return unsafe.Slice((*Addr)(unsafe.Add(unsafe.Pointer(r), o)), r.Fragments*MaxReplicas)

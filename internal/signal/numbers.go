@@ -102,7 +102,6 @@ const (
 	NumStartReq         // president → members: start together
 	NumStartConf        // member → president
 	NumStartRef         // member → president
-	NumMembersOrd       // membership → own blocks: who was agreed
 	NumPhaseReq         // president → members, membership → own blocks: run a start phase
 	NumPhaseConf        // back
 	NumJoinRef          // member of a running cluster → newcomer
