@@ -6,7 +6,12 @@
 // empty, and the president begins no further change before that.
 //
 // A Gate belongs to one block (a coordinator or an ldm), which keeps the list of what waits for the gate to open, and
-// sends the answers. It allocates nothing. Invariants: one change at a time; epochs grow; who leaves has entered.
+// sends the answers. Besides the change of the epoch there are two reasons for which nobody draws: a change of the view
+// that lost members (Suspend), and a node that does not know whether it is still in the cluster (Distrust). They are
+// independent of each other, so after the end of any of them the caller asks whether the gate is Open before it lets go
+// what waits.
+//
+// It allocates nothing. Invariants: one change at a time; epochs grow; who leaves has entered.
 //
 // Read next: distribution, the other half.
 package epoch
@@ -16,12 +21,24 @@ import (
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
+// reasons is a set of reasons for which nobody draws.
+type reasons uint8
+
+const (
+	// changing: a change of the epoch is under way.
+	changing reasons = 1 << iota
+	// suspended: a change of the view that lost members is prepared.
+	suspended
+	// distrusted: the node may have been put out of the cluster.
+	distrusted
+)
+
 // Gate is a participant's state.
 type Gate struct {
 	// GCI is the epoch that is drawn while the gate is open, low word first.
 	GCI [2]uint32
 
-	shut   bool // a change is under way: nobody draws
+	shut   reasons // why nobody draws; 0 = the gate is open
 	parity uint8
 	inside [2]uint32   // by generation
 	owed   bool        // the confirmation of a change
@@ -29,7 +46,20 @@ type Gate struct {
 }
 
 // Open tells whether an epoch may be drawn now.
-func (g *Gate) Open() bool { return !g.shut }
+func (g *Gate) Open() bool { return g.shut == 0 }
+
+// Suspend shuts the gate from the prepare (on) to the commit of a view that lost members.
+func (g *Gate) Suspend(on bool) { g.set(suspended, on) }
+
+// Distrust shuts the gate while the node does not know whether it is still in the cluster.
+func (g *Gate) Distrust(on bool) { g.set(distrusted, on) }
+
+func (g *Gate) set(r reasons, on bool) {
+	g.shut &^= r
+	if on {
+		g.shut |= r
+	}
+}
 
 // Enter counts one more in the present generation, and returns which that is, for Leave.
 func (g *Gate) Enter() (parity uint8) {
@@ -48,16 +78,16 @@ func (g *Gate) Inside() [2]uint32 { return g.inside }
 
 // Prepare shuts the gate; the caller answers.
 func (g *Gate) Prepare(r *signal.EpochReq) {
-	invariant.That(!g.shut && !g.owed, "one epoch change at a time")
+	invariant.That(g.shut&changing == 0 && !g.owed, "one epoch change at a time")
 	invariant.That(signal.JoinGCI(r.GCI) > signal.JoinGCI(g.GCI), "epochs grow")
-	g.shut = true
+	g.shut |= changing
 }
 
-// Commit opens the gate in the new epoch. The caller lets go on what waited for it, and then asks whether the change is
-// due.
+// Commit begins the new epoch, in which the gate is open unless there is another reason to be shut. The caller lets go on
+// what waited for it if it is, and then asks whether the change is due.
 func (g *Gate) Commit(r *signal.EpochReq) {
-	invariant.That(g.shut, "an epoch change is prepared before it is committed")
-	g.GCI, g.shut = r.GCI, false
+	invariant.That(g.shut&changing != 0, "an epoch change is prepared before it is committed")
+	g.GCI, g.shut = r.GCI, g.shut&^changing
 	g.parity ^= 1
 	invariant.That(g.inside[g.parity] == 0, "the generation before the last one is empty")
 	g.owed, g.asker = true, r.From

@@ -52,3 +52,31 @@ func TestWhatCannotBeIsABug(t *testing.T) {
 		})
 	}
 }
+
+// The gate is open only when there is no reason at all to be shut, and a change of the epoch runs through the others.
+func TestReasonsToBeShutAreIndependent(t *testing.T) {
+	g := &Gate{}
+	g.Suspend(true)
+	g.Prepare(request(1))
+	g.Distrust(true)
+	g.Commit(request(1))
+	if g.Open() || g.GCI != [2]uint32{1, 1} {
+		t.Fatal("a change of the epoch opens the gate though the view is about to change, or is not made")
+	}
+	if _, due := g.Due(); !due {
+		t.Fatal("nothing of the old epoch is left, but the change is not due")
+	}
+	g.Suspend(false)
+	if g.Open() {
+		t.Fatal("the gate is open though the node distrusts itself")
+	}
+	g.Prepare(request(2))
+	g.Distrust(false)
+	if g.Open() {
+		t.Fatal("the gate is open during a change of the epoch")
+	}
+	g.Commit(request(2))
+	if !g.Open() {
+		t.Fatal("the gate is shut for no reason")
+	}
+}
