@@ -12,7 +12,10 @@ import (
 // api is an API node: the connection's block on a thread of its own, and each session on one.
 type api struct {
 	net      *Network
+	id       uint8
+	cluster  *cluster
 	proc     *Process
+	random   *Random
 	conn     *client.Conn
 	sessions []*session
 	seen     *client.View
@@ -34,36 +37,51 @@ type session struct {
 // clientTick is how often a client's runtime gives its blocks the time.
 const clientTick = 100 * millisecond
 
-func newAPI(n *Network, id uint8, sessions, transactions, operations int, r *Random) *api {
-	a := &api{net: n, proc: n.addProcess(id, signal.PeerAPI, 1+sessions, r)}
-	for i := range 1 + sessions {
-		a.proc.place(signal.BlockClient, i, i)
+func newAPI(c *cluster, id uint8, sessions, transactions, operations int, r *Random) *api {
+	a := &api{net: c.net, id: id, cluster: c, random: r}
+	for i := 1; i <= sessions; i++ {
+		a.sessions = append(a.sessions, &session{api: a, index: i, byTx: make([]*txn, transactions), operations: operations})
 	}
-	t := a.proc.Threads[0]
+	a.boot()
+	return a
+}
+
+// boot makes a process of the API node: new blocks, that know nothing.
+func (a *api) boot() {
+	n := a.net
+	p := n.addProcess(a.id, signal.PeerAPI, 1+len(a.sessions), a.random)
+	a.proc = p
+	for i := range p.Threads {
+		p.place(signal.BlockClient, i, i)
+	}
+	p.onLink = func(peer *Process, num uint16) {
+		a.cluster.report(p, peer, num)
+		if num == signal.NumLinkDownRep {
+			a.spreadNow()
+		}
+	}
+	t := p.Threads[0]
 	a.conn = client.NewConn(t.Env, version.Number)
 	a.seen = a.conn.View()
-	t.Handle = func(p unsafe.Pointer) {
-		a.conn.Deliver((*signal.Head)(p))
+	t.Handle = func(x unsafe.Pointer) {
+		a.conn.Deliver((*signal.Head)(x))
 		a.spread()
 	}
-	for i := 1; i <= sessions; i++ {
-		s := &session{api: a, index: i, thread: a.proc.Threads[i], byTx: make([]*txn, transactions), proc: a.proc, operations: operations}
+	for i, s := range a.sessions {
+		s.thread, s.proc = p.Threads[i+1], p
 		s.open(0)
-		s.thread.Handle = func(p unsafe.Pointer) {
-			s.s.Deliver((*signal.Head)(p))
+		s.thread.Handle = func(x unsafe.Pointer) {
+			s.s.Deliver((*signal.Head)(x))
 			if s.s.Counters.Malformed != 0 {
-				n.failf("%v met an answer that does not fit what it asked: %s", s, signal.Format((*signal.Head)(p)))
+				n.failf("%v met an answer that does not fit what it asked: %s", s, signal.Format((*signal.Head)(x)))
 			}
 		}
 		s.thread.Flush = func() { s.s.Settle() }
 		if n.weather.Lazy.Mean > 0 {
 			s.thread.Lazy = &n.weather.Lazy
 		}
-		a.sessions = append(a.sessions, s)
 	}
-	phase := int64(r.Below(clientTick))
-	n.at(phase, a.tick)
-	return a
+	n.at(n.now+a.random.Below(clientTick), func() { a.tick(p) })
 }
 
 // open makes the client's block. first is where transaction numbers begin.
@@ -95,7 +113,10 @@ func (s *session) reopen(stats *statistics) {
 }
 
 // tick gives the blocks the time.
-func (a *api) tick() {
+func (a *api) tick(p *Process) {
+	if p.dead {
+		return
+	}
 	a.net.onThread(a.proc.Threads[0], func() {
 		a.conn.Tick()
 		a.spread()
@@ -103,7 +124,7 @@ func (a *api) tick() {
 	for _, s := range a.sessions {
 		a.net.onThread(s.thread, func() { s.s.Tick() })
 	}
-	a.net.at(a.net.now+clientTick, a.tick)
+	a.net.at(a.net.now+clientTick, func() { a.tick(p) })
 }
 
 // spreadNow hands the view to the sessions at once.
@@ -122,8 +143,11 @@ func (a *api) spread() {
 	}
 	a.seen = v
 	for _, s := range a.sessions {
+		p := a.proc
 		a.net.at(a.net.now+a.net.weather.Inside.draw(a.net.travel), func() {
-			a.net.onThread(s.thread, func() { s.s.SetView(a.seen) })
+			if !p.dead {
+				a.net.onThread(s.thread, func() { s.s.SetView(a.seen) })
+			}
 		})
 	}
 }

@@ -69,7 +69,8 @@ var mutants = []mutant{
 		}
 	}, []string{"has epoch", "was acknowledged before it was sent", "but its write was seen after"}},
 	{"a client is told an older epoch", some(signal.NumTxConf, 3, func(h *signal.Head) int { return older(&signal.As[signal.TxConf](h).GCI) }),
-		[]string{"has epoch", "but its write was seen after", "which is of no acknowledged change", "was acknowledged before it was sent"}},
+		[]string{"has epoch", "but its write was seen after", "which is of no acknowledged change", "was acknowledged before it was sent",
+			"found no row, but a change"}},
 	{"an exclusive lock is a shared one", some(signal.NumKeyReq, 1, func(h *signal.Head) int {
 		if r := signal.As[signal.KeyReq](h); r.Op == signal.OpReadExclusive {
 			r.Op = signal.OpReadShared

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/kernel"
@@ -24,19 +25,24 @@ type Network struct {
 	digest  Digest
 	weather Weather
 
-	procs   [256]*Process
-	threads int // of all processes
+	procs   [256]*Process // by node: the newest process
+	ids     []uint8       // of all nodes, in the order of their coming
+	nodes   int
+	wires   [maxProcesses][maxProcesses]wire // by index of process
+	threads int                              // numbers in use, of all living processes
+	spare   []int                            // numbers of threads that have ended
+	marks   kernel.Marks                     // of processes that have ended
 
 	travel *Random // delays of signals
 	choice *Random // which route's turn it is
 	build  *Random // what links and threads are like
+	links  *Random // when links come and go
 
 	stage     *stage
 	ring      ring
 	trace     func(at int64, h *signal.Head)
 	failure   *Failure
 	delivered uint64
-	inFlight  int
 
 	// after is called after each executed signal; checkers hang on it.
 	after func(t *Thread, h *signal.Head)
@@ -47,45 +53,6 @@ type Network struct {
 	sending *Thread
 	takeBuf func(d kernel.Dest, b *kernel.Buf)
 }
-
-// Process is one node of the cluster: its kind, its threads.
-type Process struct {
-	ID      uint8
-	Kind    signal.Peer
-	Threads []*Thread
-	net     *Network
-	// heard is since when signals of a node are let in: not before its LinkUpRep was executed.
-	heard [256]int64
-	// linked: there are links to the node; what is sent to another is lost.
-	linked [256]bool
-}
-
-// Thread is an event loop on virtual time.
-type Thread struct {
-	Proc  *Process
-	Index int
-	Env   *kernel.Env
-	// Handle executes a signal; set by whoever builds the process.
-	Handle func(p unsafe.Pointer)
-	// Flush, if set, is called before what the thread has sent leaves it.
-	Flush func()
-	// Lazy, if set, is how long the thread keeps what it has to send, as a client does that combines requests.
-	Lazy *Delay
-	// Touch, if set, may look at signals that are about to be executed, as touch-ahead does.
-	Touch func(w *[16]unsafe.Pointer, n int)
-
-	number     int      // among all threads of the network
-	out        []*route // by the number of the receiving thread
-	ready      []*route // routes whose first signal has arrived
-	turnAt     int64    // when the next turn is due; 0 = none is planned
-	busyUntil  int64
-	lateUntil  int64 // until when a lazy thread keeps what it has to send; 0 = nothing is kept
-	timerAt    int64 // when the wake-up for the earliest timer is due; 0 = none
-	work, wake Delay
-}
-
-// Self names the thread in messages.
-func (t *Thread) String() string { return fmt.Sprintf("node %d thread %d", t.Proc.ID, t.Index) }
 
 // route carries the signals from one thread to another, in order.
 type route struct {
@@ -105,7 +72,7 @@ func newNetwork(r *Random, w Weather) (*Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Network{weather: w, travel: r.Sub("travel"), choice: r.Sub("choice"), build: r.Sub("build"), stage: s}
+	n := &Network{weather: w, travel: r.Sub("travel"), choice: r.Sub("choice"), build: r.Sub("build"), links: r.Sub("links"), stage: s}
 	n.takeBuf = n.take
 	return n, nil
 }
@@ -114,108 +81,6 @@ func (n *Network) close() { n.stage.close() }
 
 // Now is the virtual time in nanoseconds.
 func (n *Network) Now() int64 { return n.now }
-
-// addProcess makes a node with so many threads.
-func (n *Network) addProcess(id uint8, kind signal.Peer, threads int, r *Random) *Process {
-	p := &Process{ID: id, Kind: kind, net: n}
-	for i := range threads {
-		t := &Thread{Proc: p, Index: i, Env: kernel.NewEnv(id, i, r.Uint64(), 1<<14),
-			number: n.threads, work: n.weather.own(n.build, n.weather.Work), wake: n.weather.own(n.build, n.weather.Wake)}
-		n.threads++
-		soil(t.Env.Buf(kernel.ThreadDest(i)))
-		p.Threads = append(p.Threads, t)
-	}
-	for i, t := range p.Threads {
-		for j := range threads {
-			if i != j {
-				b := t.Env.Buf(kernel.ThreadDest(j))
-				b.Init(1<<14, sendBytesMax)
-				soil(b)
-			}
-		}
-		t.Env.SetNow(n.now)
-	}
-	n.procs[id] = p
-	return p
-}
-
-// sendBytesMax is the hard limit of every outgoing buffer. Since the simulator empties buffers after each batch of
-// signals, one that is passed means a handler that sends without bound.
-const sendBytesMax = 16 << 20
-
-// soil fills a fresh buffer's memory with poison, so that a field that nobody wrote shows.
-func soil(b *kernel.Buf) {
-	n := b.Len()
-	p := b.Reserve(1 << 14)
-	kill(unsafe.Slice((*byte)(p), 1<<14))
-	b.Consume(n + 1<<14)
-}
-
-// place puts an instance of a block of a process on one of its threads.
-func (p *Process) place(block uint8, instance, thread int) {
-	for _, t := range p.Threads {
-		t.Env.Place(block, instance, thread)
-	}
-}
-
-// open makes process p able to send to node peer.
-func (p *Process) open(peer uint8) {
-	for _, t := range p.Threads {
-		b := t.Env.Buf(kernel.Dest(peer))
-		b.Init(1<<14, sendBytesMax)
-		soil(b)
-		t.Env.Via(peer, kernel.Dest(peer))
-	}
-	p.linked[peer] = true
-}
-
-// shut takes process p's buffers to node peer away.
-func (p *Process) shut(peer uint8) {
-	for _, t := range p.Threads {
-		t.Env.Buf(kernel.Dest(peer)).Close()
-	}
-	p.linked[peer] = false
-}
-
-// tear loses what is on its way from one process to another: all of it, or, given r, all but the first few signals of
-// each pair of threads, since a broken connection loses the end of what was sent.
-func (n *Network) tear(from, to *Process, r *Random) {
-	for _, f := range from.Threads {
-		for _, t := range to.Threads {
-			if t.number >= len(f.out) || f.out[t.number] == nil {
-				continue
-			}
-			x := f.out[t.number]
-			waiting := len(x.at) - x.atRead
-			keep := 0
-			if r != nil {
-				keep = r.Int(waiting + 1)
-			}
-			if keep == 0 {
-				x.unready()
-			}
-			end := x.read
-			for range keep {
-				end += int((*signal.Head)(unsafe.Pointer(&x.bytes[end])).Bytes())
-			}
-			kill(x.bytes[end:])
-			x.bytes, x.at = x.bytes[:end], x.at[:x.atRead+keep]
-			n.inFlight -= waiting - keep
-		}
-	}
-}
-
-// silent tells whether nothing is on its way from one process to another.
-func silent(from, to *Process) bool {
-	for _, f := range from.Threads {
-		for _, t := range to.Threads {
-			if t.number < len(f.out) && f.out[t.number] != nil && !f.out[t.number].empty() {
-				return false
-			}
-		}
-	}
-	return true
-}
 
 // thread is where an address lives, nil if nowhere.
 func (n *Network) thread(a signal.Addr) *Thread {
@@ -268,13 +133,16 @@ func (n *Network) routeFor(from *Thread, h *signal.Head) *route {
 			r.delay = n.weather.Self
 		}
 		from.out[to.number] = r
+		if from.Proc != to.Proc {
+			to.in = append(to.in, r)
+		}
 	}
 	return r
 }
 
 // drain takes everything that the thread's blocks have put into its buffers, and lets it travel.
 func (n *Network) drain(t *Thread) {
-	if t.Lazy != nil && t.Env.Dirty() && t.late(n) {
+	if t.Proc.dead || t.Lazy != nil && t.Env.Dirty() && t.late(n) {
 		return
 	}
 	if t.Flush != nil {
@@ -292,7 +160,7 @@ func (n *Network) drain(t *Thread) {
 }
 
 func (n *Network) take(d kernel.Dest, b *kernel.Buf) {
-	if d < kernel.ThreadDest(0) && !n.sending.Proc.linked[d] {
+	if d < kernel.ThreadDest(0) && !n.sending.Proc.ends[d].usable() {
 		b.Consume(b.Len()) // there is no link: what is sent there is lost
 		return
 	}
@@ -331,12 +199,20 @@ func (n *Network) post(from *Thread, h *signal.Head) {
 	if r == nil {
 		return
 	}
-	at := max(n.now+r.delay.draw(n.travel), r.last, r.to.Proc.heard[from.Proc.ID])
+	at := max(n.now+r.delay.draw(n.travel), r.last)
+	if p, q := from.Proc, r.to.Proc; p != q {
+		w := n.wire(p, q)
+		if at = max(at, q.ends[p.ID].opens); w.slow != (Delay{}) {
+			at += w.slow.draw(n.travel)
+		}
+		if w.cut > 0 {
+			at = never
+		}
+	}
 	r.last = at
 	r.bytes = append(r.bytes, unsafe.Slice((*byte)(unsafe.Pointer(h)), h.Bytes())...)
 	r.at = append(r.at, at)
-	n.inFlight++
-	if len(r.at)-r.atRead == 1 {
+	if len(r.at)-r.atRead == 1 && at != never {
 		n.push(happening{at: at, route: r})
 	}
 }
@@ -346,8 +222,8 @@ func (r *route) empty() bool { return r.atRead == len(r.at) }
 
 // arrived makes a route ready at its thread.
 func (n *Network) arrived(r *route) {
-	if r.ready || r.empty() || r.at[r.atRead] > n.now {
-		return // what this was about has been executed by tell
+	if p := r.to.Proc; r.ready || r.empty() || r.at[r.atRead] > n.now || p.dead || p.wary && r.from.Proc.Kind == signal.PeerAPI {
+		return // what this was about has been executed by tell, or is not let in
 	}
 	r.ready = true
 	r.to.ready = append(r.to.ready, r)
@@ -356,7 +232,7 @@ func (n *Network) arrived(r *route) {
 
 // wakeUp plans a turn of a thread that has something to do now.
 func (n *Network) wakeUp(t *Thread) {
-	if t.turnAt != 0 {
+	if t.turnAt != 0 || t.Proc.paused || t.Proc.dead {
 		return
 	}
 	t.turnAt = max(n.now+t.wake.draw(n.travel), t.busyUntil, 1)
@@ -366,24 +242,32 @@ func (n *Network) wakeUp(t *Thread) {
 // plan makes sure that the thread wakes up for its earliest timer.
 func (n *Network) plan(t *Thread) {
 	due, ok := t.Env.NextTimer()
-	if !ok || (t.timerAt != 0 && t.timerAt <= due) {
+	if !ok {
 		return
 	}
-	t.timerAt = max(due, n.now, 1)
+	at := max(t.Proc.when(due), n.now, 1)
+	if t.timerAt != 0 && t.timerAt <= at {
+		return
+	}
+	t.timerAt = at
 	n.push(happening{at: t.timerAt, timer: t})
 }
 
 // turn lets a thread execute a batch of what has arrived, in random order between its routes.
 func (n *Network) turn(t *Thread) {
 	t.turnAt = 0
-	t.Env.SetNow(n.now)
+	p := t.Proc
+	if p.dead || p.paused {
+		return
+	}
+	t.Env.SetNow(p.clock(n.now))
 	t.Env.FireTimers()
 	if t.Env.Jobs() {
 		n.drain(t)
 	}
 	n.touch(t)
 	at := n.now
-	for k := 0; k < n.weather.Batch && len(t.ready) > 0 && n.failure == nil; k++ {
+	for k := 0; k < n.weather.Batch && len(t.ready) > 0 && n.failure == nil && !p.dead; k++ {
 		i := 0
 		if len(t.ready) > 1 {
 			i = n.choice.Int(len(t.ready))
@@ -391,18 +275,25 @@ func (n *Network) turn(t *Thread) {
 		r := t.ready[i]
 		n.execute(t, r)
 		at += max(t.work.draw(n.travel), 1)
-		if r.atRead < len(r.at) && r.at[r.atRead] <= n.now {
+		if p.dead {
+			return
+		}
+		if !r.ready || r.atRead < len(r.at) && r.at[r.atRead] <= n.now {
 			continue
 		}
 		r.ready = false
 		last := len(t.ready) - 1
+		if t.ready[i] != r { // the handler has closed another link
+			i = slices.Index(t.ready, r)
+		}
 		t.ready[i] = t.ready[last]
 		t.ready = t.ready[:last]
-		if r.atRead < len(r.at) {
+		if r.atRead < len(r.at) && r.at[r.atRead] != never {
 			n.push(happening{at: r.at[r.atRead], route: r})
 		}
 	}
 	t.busyUntil = at
+	t.stall = max(t.stall, at-n.now)
 	n.drain(t)
 	if len(t.ready) > 0 {
 		n.wakeUp(t)
@@ -438,7 +329,6 @@ func (n *Network) execute(t *Thread, r *route) {
 		r.at = r.at[:copy(r.at, r.at[r.atRead:])]
 		r.read, r.atRead = 0, 0
 	}
-	n.inFlight--
 	n.delivered++
 	h = (*signal.Head)(unsafe.Pointer(unsafe.SliceData(b)))
 	n.digest = n.digest.add(n.now, h)
@@ -456,6 +346,12 @@ func (n *Network) execute(t *Thread, r *route) {
 		n.after(t, h)
 	}
 	kill(b)
+	if from := r.from.Proc; from != t.Proc {
+		t.Proc.heard[from.ID] = n.now
+		if len(t.Proc.waiting) > 0 && r.empty() {
+			n.silenced(t.Proc)
+		}
+	}
 }
 
 // inspect examines a signal before it is executed: what comes from another node as at a socket, and every one for
@@ -484,7 +380,7 @@ func (n *Network) at(when int64, f func()) { n.push(happening{at: max(when, n.no
 
 // onThread runs f as thread t would run a handler: at its Env's present, and what it sends travels.
 func (n *Network) onThread(t *Thread, f func()) {
-	t.Env.SetNow(n.now)
+	t.Env.SetNow(t.Proc.clock(n.now))
 	f()
 	n.drain(t)
 }
@@ -532,18 +428,26 @@ func (n *Network) step() bool {
 	case e.turn != nil:
 		n.turn(e.turn)
 	case e.timer != nil:
-		if e.timer.timerAt == e.at { // else an earlier one was planned meanwhile, and has been
-			e.timer.timerAt = 0
-			if due, ok := e.timer.Env.NextTimer(); ok && due <= n.now {
-				n.wakeUp(e.timer)
-			} else {
-				n.plan(e.timer)
-			}
-		}
+		n.timer(e.timer, e.at)
 	default:
 		e.call()
 	}
 	return n.failure == nil
+}
+
+// timer wakes a thread up whose earliest timer is due.
+func (n *Network) timer(t *Thread, at int64) {
+	if t.timerAt != at { // an earlier one was planned meanwhile, and has been
+		return
+	}
+	t.timerAt = 0
+	switch due, ok := t.Env.NextTimer(); {
+	case t.Proc.dead || t.Proc.paused:
+	case ok && due <= t.Proc.clock(n.now):
+		n.wakeUp(t)
+	default:
+		n.plan(t)
+	}
 }
 
 // runUntil lets things happen until a moment of virtual time, or until done says so. It reports whether done did.
@@ -559,60 +463,4 @@ func (n *Network) runUntil(when int64, done func() bool) bool {
 		n.step()
 	}
 	return false
-}
-
-// happening is something that happens at a moment: a route's first signal arrives, a thread has its turn or a timer, or a
-// function is called.
-type happening struct {
-	at    int64
-	seq   uint64
-	route *route
-	turn  *Thread
-	timer *Thread
-	call  func()
-}
-
-// eventHeap is a binary heap, earliest first; equal times in the order in which they were pushed.
-type eventHeap []happening
-
-func (e *happening) before(o *happening) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
-
-func (n *Network) push(e happening) {
-	n.seq++
-	e.seq = n.seq
-	h := append(n.events, e)
-	for i := len(h) - 1; i > 0; {
-		p := (i - 1) / 2
-		if !h[i].before(&h[p]) {
-			break
-		}
-		h[i], h[p] = h[p], h[i]
-		i = p
-	}
-	n.events = h
-}
-
-func (n *Network) pop() happening {
-	h := n.events
-	top := h[0]
-	last := len(h) - 1
-	h[0] = h[last]
-	h[last] = happening{}
-	h = h[:last]
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= last {
-			break
-		}
-		if c+1 < last && h[c+1].before(&h[c]) {
-			c++
-		}
-		if !h[c].before(&h[i]) {
-			break
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
-	n.events = h
-	return top
 }

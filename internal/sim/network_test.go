@@ -82,7 +82,7 @@ func gossipers(t *testing.T, seed uint64, nodes, threads int) (*Network, []*goss
 	for a := 1; a <= nodes; a++ {
 		for b := 1; b <= nodes; b++ {
 			if a != b {
-				n.procs[a].open(uint8(b))
+				linkNow(n.procs[a], n.procs[b])
 			}
 		}
 	}
@@ -95,6 +95,17 @@ func gossipers(t *testing.T, seed uint64, nodes, threads int) (*Network, []*goss
 		n.onThread(n.thread(g.self), g.start)
 	}
 	return n, all
+}
+
+// linkNow links two processes without a delay.
+func linkNow(p, q *Process) {
+	if p.ends[q.ID] != nil {
+		return
+	}
+	p.onLink, q.onLink = func(*Process, uint16) {}, func(*Process, uint16) {}
+	p.net.link(p, q)
+	p.net.opened(p.ends[q.ID])
+	p.net.opened(q.ends[p.ID])
 }
 
 func TestTheSameSeedGivesTheSameRun(t *testing.T) {
@@ -302,8 +313,7 @@ func BenchmarkSignal(b *testing.B) {
 			kernel.Send[signal.StepConf](env, s.From, s.To, signal.NumCommitConf).TcRef = s.TcRef
 		}
 	}
-	n.procs[1].open(2)
-	n.procs[2].open(1)
+	linkNow(n.procs[1], n.procs[2])
 	t := n.procs[1].Threads[0]
 	n.onThread(t, func() {
 		for range 64 {

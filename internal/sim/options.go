@@ -29,6 +29,8 @@ type Options struct {
 
 	// Threads holds each data node's layout.
 	Threads []Layout
+	// OtherThreads: a data node may come back with another layout.
+	OtherThreads bool
 	// PartitionsPerNode, and so on, are parameters of the configuration.
 	PartitionsPerNode  int
 	EpochMillis        int // TimeBetweenEpochs; 0: an epoch ends with a global checkpoint alone
@@ -40,6 +42,7 @@ type Options struct {
 	DataMemoryMegabyte int
 	CopyKilobyte       int // memory for pending changes, less than the configuration would give
 
+	Managers int // management servers
 	Clients  int // API nodes
 	Sessions int // of each
 	// InvariantsEvery: every block is examined after so many signals; 0 = only at the end.
@@ -147,6 +150,8 @@ func (o *Options) drawShape(r *Random, w Wanted) {
 		}
 		o.Threads = append(o.Threads, l)
 	}
+	o.Managers = r.Between(1, 2)
+	o.OtherThreads = r.Chance(1, 2)
 	o.Clients = r.Between(1, 3)
 	o.Sessions = r.Between(1, 6)
 	if o.Clients*o.Sessions < 4 {
@@ -228,12 +233,11 @@ TransactionDeadlockDetectionTimeout=%d
 TransactionInactiveTimeout=%d
 MaxNoOfConcurrentTransactions=%d
 MaxNoOfConcurrentOperations=%d
-
-[NDB_MGMD]
-NodeId=%d
-HostName=localhost
 `, o.Replicas, o.DataMemoryMegabyte, o.PartitionsPerNode, o.EpochMillis, o.CheckpointMillis, o.LockTimeoutMillis, o.InactiveMillis,
-		o.MaxTransactions, o.MaxOperations, mgmNode)
+		o.MaxTransactions, o.MaxOperations)
+	for i := range o.Managers {
+		fmt.Fprintf(&b, "\n[NDB_MGMD]\nNodeId=%d\nHostName=localhost\nPortNumber=%d\n", firstManager-i, 1186+i)
+	}
 	for i, l := range o.Threads {
 		fmt.Fprintf(&b, "\n[NDBD]\nNodeId=%d\nHostName=localhost\n%s", i+1, l.config())
 	}
@@ -243,9 +247,8 @@ HostName=localhost
 	return b.String()
 }
 
-// Node ids: data nodes from 1, clients from firstClient. No management server runs in the simulator, but a
-// configuration has one.
+// Node ids: data nodes from 1, clients from firstClient, management servers from firstManager downwards.
 const (
-	firstClient = 200
-	mgmNode     = 199
+	firstClient  = 200
+	firstManager = 199
 )

@@ -64,7 +64,7 @@ func Run(o Options, c Config) (Result, error) {
 		return Result{}, err
 	}
 	for i := range o.Clients {
-		x.apis = append(x.apis, newAPI(n, uint8(firstClient+i), o.Sessions, 64, 64*64, r.Sub("api").Sub(fmt.Sprint(i))))
+		x.apis = append(x.apis, newAPI(x.cluster, uint8(firstClient+i), o.Sessions, 64, 64*64, r.Sub("api").Sub(fmt.Sprint(i))))
 	}
 	x.load = newLoad(n, &x.o, r.Sub("load"), x.apis)
 	if c.prepare != nil {
@@ -78,7 +78,7 @@ func Run(o Options, c Config) (Result, error) {
 // all is the course of a run.
 func (x *run) all() {
 	n, l := x.net, x.load
-	x.cluster.start(x.apis)
+	x.cluster.start()
 	x.until("the cluster to start", 60*second, x.ready)
 
 	x.step("the tables to be created", func(done func()) { x.createTables(0, done) })

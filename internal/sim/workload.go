@@ -163,16 +163,16 @@ func (l *load) reopenSessions(times int, pause int64) {
 	})
 }
 
-// cutLinks cuts links between clients and data nodes, times times, with random pauses of about pause.
+// cutLinks closes links between clients and data nodes, times times, with random pauses of about pause.
 func (l *load) cutLinks(c *cluster, times int, pause int64) {
 	if times == 0 || l.phase != phaseLoad {
 		return
 	}
 	l.net.at(l.net.now+l.random.Exponential(pause), func() {
 		a, d := l.apis[l.random.Int(len(l.apis))], c.nodes[l.random.Int(len(c.nodes))]
-		if l.phase == phaseLoad && a.proc.linked[d.proc.ID] && d.proc.linked[a.proc.ID] && a.conn.Requests() == 0 {
+		if l.phase == phaseLoad && linked(a.proc, d.proc) && a.conn.Requests() == 0 {
 			l.model.stats.Links++
-			c.cut(a, d)
+			c.net.closeLink(a.proc, d.proc.ID, l.random)
 		}
 		l.cutLinks(c, times-1, pause)
 	})
