@@ -41,6 +41,12 @@ const (
 	CodeNodeIDConfig = 1102 // the node and the server do not belong together: version, cluster name
 )
 
+// NDB's numbers for refusals of single user mode.
+const (
+	CodeEnterSingle = 4001
+	CodeExitSingle  = 4002
+)
+
 // GetNodeID takes a node id. It is held by this session; see the package comment.
 func (c *Client) GetNodeID(ctx context.Context, r NodeIDRequest) (int, error) {
 	b := wire.Begin("get nodeid").

@@ -47,6 +47,8 @@ type NodeStatus struct {
 	ConnectCount int
 	Address      string // from where it is connected, or where it is expected; empty: anywhere
 	SingleUser   bool   // the server says so for its whole cluster
+	CopyDone     uint32 // while starting: MB of rows copied from its peers
+	CopyTotal    uint32 // … of how many; 0: it does not copy
 }
 
 // IsConnected reports whether the server has heard of the node and not lost it.
@@ -184,6 +186,10 @@ func (n *NodeStatus) set(name, value string) error {
 		return number(&n.ConnectCount)
 	case "address":
 		n.Address = value
+	case "copy_done_mb":
+		return unsigned(&n.CopyDone)
+	case "copy_total_mb":
+		return unsigned(&n.CopyTotal)
 	case "is_single_user":
 		n.SingleUser = value == "1"
 	}
@@ -198,6 +204,41 @@ func ParseNodeType(word string) (config.NodeType, bool) {
 		}
 	}
 	return 0, false
+}
+
+// ClusterState is the cluster as a whole, as the server puts it together from what nodes say.
+type ClusterState struct {
+	View       uint32 // number of the members' view, 0: no cluster runs
+	Members    int
+	President  int
+	Arbitrator int      // 0: none
+	SingleUser int      // the only client that is let in, 0: all are
+	Dangers    []string // what is wrong although it runs
+}
+
+// ClusterState asks how the cluster as a whole is.
+func (c *Client) ClusterState(ctx context.Context) (*ClusterState, error) {
+	reply, err := c.call(ctx, "cluster state", wire.Begin("get cluster state"))
+	if err != nil {
+		return nil, err
+	}
+	st := &ClusterState{}
+	if st.View, err = reply.Fields.Uint("view", 0); err != nil {
+		return nil, err
+	}
+	for name, to := range map[string]*int{"members": &st.Members, "president": &st.President, "arbitrator": &st.Arbitrator, "single_user": &st.SingleUser} {
+		n, err := reply.Fields.Uint(name, 0)
+		if err != nil {
+			return nil, err
+		}
+		*to = int(n)
+	}
+	for _, f := range reply.Fields {
+		if strings.HasPrefix(f.Name, "danger.") {
+			st.Dangers = append(st.Dangers, f.Value)
+		}
+	}
+	return st, nil
 }
 
 // ServerVersion is what a server says about itself.

@@ -81,8 +81,12 @@ func init() {
 		"bye":                  {nil, (*Server).bye},
 		"end session":          {nil, (*Server).endSession},
 
-		"enter single user": {[]argument{n("nodeId")}, later("enter single user reply", "single user mode")},
-		"exit single user":  {nil, later("exit single user reply", "single user mode")},
+		"enter single user": {[]argument{n("nodeId")}, (*Server).enterSingleUser},
+		"exit single user":  {nil, (*Server).exitSingleUser},
+		"get cluster state": {nil, (*Server).getClusterState},
+		"list transactions": {[]argument{ot("nodes"), on("most")}, (*Server).listTransactions},
+		"list locks":        {[]argument{ot("nodes"), on("most")}, (*Server).listLocks},
+
 		"start backup": {[]argument{on("completed"), on("backupid"), on("backuppoint"), ot("encryption_password"), on("password_length")},
 			later("start backup reply", "backup")},
 		"abort backup":     {[]argument{n("id")}, later("abort backup reply", "backup")},

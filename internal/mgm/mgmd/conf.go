@@ -24,7 +24,7 @@ func (s *Server) setConfig(c *config.Config) error {
 	for _, conf := range c.Nodes {
 		n := s.nodes[conf.ID]
 		if n == nil || n.conf.Type != conf.Type {
-			n = &node{state: nodeState{group: noNumber, dynamicID: noNumber}}
+			n = &node{state: nothing}
 		}
 		n.conf = conf
 		nodes[conf.ID] = n

@@ -21,8 +21,8 @@ import (
 //	node --"transporter connect"--> server        (text)
 //	node --Hello--> server --HelloConf--> node    (or HelloRef and the end)
 //	node --NodeStateRep, EventRep--> server
-//	server --EventSubscribeOrd, StopReq, StartOrd, DumpOrd, ReportReq--> node
-//	node --StopConf, StopRef, ReportConf--> server
+//	server --EventSubscribeOrd, StopReq, StartOrd, DumpOrd, ReportReq, SingleReq, ListReq--> node
+//	node --StopConf, StopRef, ReportConf, SingleConf, ListConf…--> server
 
 // link is an open link to a node.
 type link struct {
@@ -189,7 +189,7 @@ func (s *Server) linkUp(ss *session, n *node, hello *signal.Hello) *link {
 	l := &link{node: uint8(n.conf.ID), conn: ss.conn}
 	n.link, n.secret, n.version, n.addr = l, helloSecret(hello), hello.Software, ss.peer
 	n.links++
-	n.state = nodeState{state: signal.StateNotStarted, group: noNumber, dynamicID: noNumber}
+	n.state = nothing
 	if n.conf.Type == config.DataNode && n.holder != nil {
 		// From here on the link holds the id.
 		n.holder.held = 0
@@ -221,6 +221,7 @@ func (s *Server) linkDown(l *link, reason string) {
 	}
 	s.freeIfUnused(n, reason)
 	s.freeUnreported()
+	s.reconsider()
 }
 
 func (s *Server) helloConf(l *link) []byte {
@@ -261,6 +262,7 @@ func (s *Server) dataLinks() (all []*link) {
 type ask struct {
 	node  uint8
 	reply chan []byte // a copy of the answer; closed without one when the link closes
+	parts [][]byte    // of a list: what has come so far
 }
 
 // newAsk opens a question to the node of a link. One whose link has closed meanwhile is answered already, by nothing.
@@ -309,6 +311,10 @@ func (s *Server) receive(l *link, h *signal.Head) bool {
 		s.answered(l, frames.As[signal.StopRef](h).Ref, h)
 	case signal.NumReportConf:
 		s.answered(l, frames.As[signal.ReportConf](h).Ref, h)
+	case signal.NumSingleConf:
+		s.answered(l, frames.As[signal.SingleConf](h).Ref, h)
+	case signal.NumListConf:
+		s.onListConf(l, frames.As[signal.ListConf](h))
 	default:
 		return false
 	}
@@ -322,11 +328,17 @@ func (s *Server) onNodeStateRep(l *link, r *signal.NodeStateRep) {
 	if n == nil || n.link != l {
 		return
 	}
-	n.state = nodeState{state: r.State, phase: r.StartPhase, group: r.NodeGroup, dynamicID: r.DynamicID, connected: r.Connected}
+	was := n.state.state
+	n.state = nodeState{state: r.State, phase: r.StartPhase, group: r.NodeGroup, dynamicID: r.DynamicID, connected: r.Connected, view: r.View, members: r.Members,
+		serving: r.Serving, hears: r.Hears, arbitrator: uint8(min(r.Arbitrator, 255)), single: uint8(min(r.Single, 255)), copyDone: r.CopyDone, copyTotal: r.CopyTotal}
 	if r.Software != 0 {
 		n.version = r.Software
 	}
+	if was == signal.StateStarting && r.State == signal.StateStarted {
+		s.admitToSingleUser(n)
+	}
 	s.freeUnreported()
+	s.reconsider()
 }
 
 func (s *Server) onEventRep(l *link, r *signal.EventRep) {

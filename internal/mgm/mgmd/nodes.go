@@ -33,8 +33,20 @@ type nodeState struct {
 	phase     uint32 // last completed start phase
 	group     uint32 // node group, NoRef if none
 	dynamicID uint32 // order of joining, from 1; 0 or NoRef if it has not joined
-	connected [8]uint32
+	connected signal.NodeSet
+
+	view       uint32         // number of the view that it has committed, 0: none
+	members    signal.NodeSet // of it
+	serving    signal.NodeSet // of them, those that have all their data
+	hears      signal.NodeSet // data nodes that it hears
+	arbitrator uint8          // 0: none
+	single     uint8          // the only client that it lets in, 0: all
+	copyDone   uint32         // MB copied from its peers since it came
+	copyTotal  uint32         // … of how many; 0: it does not copy
 }
+
+// nothing is the state of a node that has said nothing.
+var nothing = nodeState{group: noNumber, dynamicID: noNumber}
 
 // noNumber stands for "none" in numbers of NodeStateRep.
 const noNumber = ^uint32(0)
@@ -42,7 +54,7 @@ const noNumber = ^uint32(0)
 // reported says that a linked data node has a link to the node. The caller holds mu.
 func (s *Server) reported(id uint8) bool {
 	for _, n := range s.nodes {
-		if n != nil && n.link != nil && n.conf.ID != int(id) && n.state.connected[id/32]>>(id%32)&1 != 0 {
+		if n != nil && n.link != nil && n.conf.ID != int(id) && n.state.connected.Has(id) {
 			return true
 		}
 	}
@@ -67,7 +79,7 @@ func (s *Server) releaseHolder(ss *session) {
 func (s *Server) freeIfUnused(n *node, why string) {
 	if n.addr.IsValid() && n.holder == nil && n.link == nil && !s.reported(uint8(n.conf.ID)) {
 		n.secret, n.version, n.port, n.ports, n.addr = 0, 0, 0, nil, netip.Addr{}
-		n.state = nodeState{group: noNumber, dynamicID: noNumber}
+		n.state = nothing
 		s.report(event.New(s.own, event.NodeIdFreed, uint32(n.conf.ID)).WithText(why))
 	}
 	s.signalChange()
@@ -102,6 +114,7 @@ func (s *Server) status(n *node) mgmclient.NodeStatus {
 		st.Status = stateWord(n.state.state)
 		if st.Status == mgmclient.Starting {
 			st.StartPhase = int(n.state.phase)
+			st.CopyDone, st.CopyTotal = n.state.copyDone, n.state.copyTotal
 		}
 		if n.state.group != noNumber {
 			st.NodeGroup = int(n.state.group)

@@ -22,7 +22,9 @@ func TestProtocol(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			s := mgmtest.Start(t, mgmtest.TwoNodes)
 			if strings.HasPrefix(filepath.Base(file), "up_") {
-				start(s)
+				one, two := start(s)
+				refuse := func(*signal.StopReq) string { return "the cluster cannot go on without it" }
+				one.OnStop, two.OnStop = refuse, refuse
 			}
 			raw, err := os.ReadFile(file)
 			if err != nil {

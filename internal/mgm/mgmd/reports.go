@@ -151,7 +151,7 @@ func (s *Server) memoryUsage(ctx context.Context, nodes []uint8) ([]saved, strin
 }
 
 // dumpState hands numbers to a data node.
-func (s *Server) dumpState(_ context.Context, _ *session, r *wire.Request) answer {
+func (s *Server) dumpState(ctx context.Context, _ *session, r *wire.Request) answer {
 	const header = "dump state reply"
 	list, _ := r.Fields.Get("args")
 	var args [16]uint32
@@ -178,6 +178,12 @@ func (s *Server) dumpState(_ context.Context, _ *session, r *wire.Request) answe
 	}
 	if why != "" {
 		return bad(header, why)
+	}
+	if args[0] == dumpTransactions || args[0] == dumpLocks {
+		if why := s.dumpList(ctx, l.node, args[0]); why != "" {
+			return bad(header, why)
+		}
+		return reply(wire.Begin(header).Field("result", "Ok"))
 	}
 	err := l.send(frames.Make(signal.NumDumpOrd, address(l.node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(o *signal.DumpOrd) {
 		o.Args, o.N = args, uint32(count)

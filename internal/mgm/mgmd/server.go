@@ -43,11 +43,12 @@ type Limits struct {
 	Ping     time.Duration // pause between signs of life on a stream of events
 	Answer   time.Duration // how long a node may take to answer a signal
 	Stop     time.Duration // how long nodes may take to stop
+	Settle   time.Duration // how long a change of the cluster may take to be told by all nodes
 }
 
 // DefaultLimits fit clusters of 255 nodes with a tool or two open at each.
 var DefaultLimits = Limits{Sessions: 1000, Idle: 10 * time.Minute, Request: 30 * time.Second, Write: 30 * time.Second, Ping: 10 * time.Second,
-	Answer: 5 * time.Second, Stop: 2 * time.Minute}
+	Answer: 5 * time.Second, Stop: 2 * time.Minute, Settle: time.Second}
 
 // Options are what a server works with.
 type Options struct {
@@ -85,6 +86,9 @@ type Server struct {
 	stop     context.CancelCauseFunc
 	listen   net.Addr
 	busy     sync.WaitGroup // sessions
+
+	considering bool     // dangers are looked for in a moment
+	warned      []string // those that the cluster log has
 }
 
 // ErrStopped is why Serve ends when a client stopped the server.

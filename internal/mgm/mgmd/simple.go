@@ -83,6 +83,9 @@ func (s *Server) getStatus(_ context.Context, ss *session, r *wire.Request) answ
 	b := wire.Begin("node status").Int("nodes", int64(len(nodes)))
 	for i := range nodes {
 		writeStatus(b, &nodes[i], single)
+		if n := &nodes[i]; ss.version>>16 == version.Major && n.CopyTotal > 0 {
+			b.Uint(fmt.Sprintf("node.%d.copy_done_mb", n.ID), n.CopyDone).Uint(fmt.Sprintf("node.%d.copy_total_mb", n.ID), n.CopyTotal)
+		}
 	}
 	return reply(b)
 }

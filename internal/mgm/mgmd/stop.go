@@ -42,9 +42,10 @@ func (s *Server) stopNodes(ctx context.Context, _ *session, r *wire.Request) ans
 	}
 	count := 0
 	if len(nodes) > 0 {
-		if why := s.mayHalt(&h); why != "" {
+		if why := s.knownDataNodes(nodes); why != "" {
 			return bad(header, why)
 		}
+		s.whole(&h)
 		var why string
 		if count, why = s.halt(ctx, h); why != "" {
 			return reply(wire.Begin(header).Field("result", why).Int("stopped", int64(count)).Int("disconnect", 0))
@@ -103,7 +104,7 @@ func restartFlags(r *wire.Request) uint32 {
 	return flags
 }
 
-// restartNodes is the command restart node. Nodes restart together or not at all, until one can rejoin the others.
+// restartNodes is the command restart node. A node that restarts comes back by itself and copies its data from its peers.
 func (s *Server) restartNodes(ctx context.Context, _ *session, r *wire.Request) answer {
 	const header = "restart reply"
 	list, _ := r.Fields.Get("node")
@@ -118,10 +119,7 @@ func (s *Server) restartNodes(ctx context.Context, _ *session, r *wire.Request) 
 	if why := s.knownDataNodes(nodes); why != "" {
 		return bad(header, why)
 	}
-	if !sameSet(nodes, s.linkedDataNodes()) {
-		return bad(header, "Restart of some of the running nodes is not supported yet, because a node cannot rejoin the others; use ALL RESTART")
-	}
-	h.flags |= signal.StopAll
+	s.whole(&h)
 	return s.restart(ctx, header, h)
 }
 
@@ -148,20 +146,6 @@ func (s *Server) linkedDataNodes() (nodes []uint8) {
 	return nodes
 }
 
-func sameSet(a, b []uint8) bool {
-	for _, id := range a {
-		if !slices.Contains(b, id) {
-			return false
-		}
-	}
-	for _, id := range b {
-		if !slices.Contains(a, id) {
-			return false
-		}
-	}
-	return true
-}
-
 // knownDataNodes says what is wrong with a list of nodes that are to be stopped: each must be a connected data node.
 func (s *Server) knownDataNodes(nodes []uint8) string {
 	s.mu.Lock()
@@ -182,28 +166,24 @@ func (s *Server) knownDataNodes(nodes []uint8) string {
 	return ""
 }
 
-// mayHalt checks a stop of some nodes: nobody can take over from a node that stops, so it takes the cluster with it.
-func (s *Server) mayHalt(h *halt) string {
-	if why := s.knownDataNodes(h.nodes); why != "" {
-		return why
-	}
-	if sameSet(h.nodes, s.linkedDataNodes()) {
-		h.flags |= signal.StopAll
-		return ""
-	}
+// whole makes a stop of some nodes a stop of the cluster where no node would be left. Whether the others can go on
+// without some is for the nodes themselves to say: only they know who has which data now.
+func (s *Server) whole(h *halt) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	serves := false
-	for _, id := range h.nodes {
-		if n := s.nodes[id]; n != nil && n.link != nil && (n.state.state == signal.StateStarted || n.state.state == signal.StateSingleUser) {
-			serves = true
+	v, _ := s.picture()
+	s.mu.Unlock()
+	left := v.Set() // members that this server has no link to stay, too
+	if v.Number == 0 {
+		for _, id := range s.linkedDataNodes() {
+			left.Add(id)
 		}
 	}
-	const sure = signal.StopAbort | signal.StopForce
-	if serves && h.flags&sure != sure {
-		return "Node shutdown would stop the whole cluster, because node takeover is not supported yet; use ALL STOP or SHUTDOWN, or STOP -a -f if that is meant"
+	for _, id := range h.nodes {
+		left.Remove(id)
 	}
-	return ""
+	if left.Empty() {
+		h.flags |= signal.StopAll
+	}
 }
 
 // halt asks nodes to stop and waits until their links are closed. It gives how many stopped, and why not all did.

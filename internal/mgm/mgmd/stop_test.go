@@ -41,18 +41,42 @@ func TestStoppingEveryNodeByNumberIsStoppingTheCluster(t *testing.T) {
 	}
 }
 
-func TestOneNodeOfARunningClusterStopsOnlyWhenForced(t *testing.T) {
+// Whether the rest can go on is for the node itself to say.
+func TestOneNodeStopsOrSaysWhyNot(t *testing.T) {
+	s := mgmtest.Start(t, mgmtest.TwoNodes)
+	one, two := start(s)
+	ctx, c := mgmtest.Context(t), s.Connect()
+	one.OnStop = func(r *signal.StopReq) string {
+		if r.Flags&signal.StopForce == 0 {
+			return "node 1 would end the cluster: node group 0 has no other node"
+		}
+		return ""
+	}
+	stopped, err := c.Stop(ctx, []int{2}, mgmclient.StopOptions{Abort: true})
+	if err != nil || stopped.Count != 1 || two.StopFlags() != signal.StopAbort {
+		t.Fatalf("%+v, %v, flags %#x", stopped, err, two.StopFlags())
+	}
+	one.Report(func(r *signal.NodeStateRep) {
+		r.View, r.Members, r.Serving = 4, signal.NodeSet{0b1110}, signal.NodeSet{0b1110}
+	})
+	mgmtest.Until(t, "the view is known", func() bool { st, err := c.ClusterState(ctx); return err == nil && st.View == 4 })
+	if _, err := c.Stop(ctx, []int{1}, mgmclient.StopOptions{}); err == nil || !strings.Contains(err.Error(), "node 1 would end the cluster") {
+		t.Fatal(err)
+	}
+	if one.StopFlags() != 0 {
+		t.Errorf("the cluster has another member, so that this is not its end: flags %#x", one.StopFlags())
+	}
+	if _, err := c.Stop(ctx, []int{1}, mgmclient.StopOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneNodeRestarts(t *testing.T) {
 	s := mgmtest.Start(t, mgmtest.TwoNodes)
 	_, two := start(s)
-	ctx, c := mgmtest.Context(t), s.Connect()
-	for _, o := range []mgmclient.StopOptions{{}, {Abort: true}, {Force: true}} {
-		if _, err := c.Stop(ctx, []int{2}, o); err == nil || !strings.Contains(err.Error(), "takeover is not supported yet") {
-			t.Fatalf("%+v: %v", o, err)
-		}
-	}
-	stopped, err := c.Stop(ctx, []int{2}, mgmclient.StopOptions{Abort: true, Force: true})
-	if err != nil || stopped.Count != 1 || two.StopFlags() != signal.StopAbort|signal.StopForce {
-		t.Fatalf("%+v, %v, flags %#x", stopped, err, two.StopFlags())
+	restarted, err := s.Connect().Restart(mgmtest.Context(t), []int{2}, mgmclient.StopOptions{Initial: true})
+	if err != nil || restarted.Count != 1 || two.StopFlags() != signal.StopRestart|signal.StopInitial {
+		t.Fatalf("%+v, %v, flags %#x", restarted, err, two.StopFlags())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/event"
@@ -173,8 +174,14 @@ type Node struct {
 	Conn net.Conn
 	// OnStop answers a StopReq: an empty text agrees and ends the node, any other refuses.
 	OnStop func(r *signal.StopReq) string
+	// OnSingle answers a SingleReq by a code; one that agrees (0, also without a function) then reports its new state.
+	OnSingle func(client uint32) uint32
 	// Pages are what it reports: data used and total, index used and total.
 	Pages [4]uint32
+	// Transactions and Locks are what its two coordinators and its two ldms have open, Left how many more each has.
+	Transactions [2][]signal.TransactionLine
+	Locks        [2][]signal.LockLine
+	Left         uint32
 
 	t      testing.TB
 	mgm    uint8
@@ -183,6 +190,7 @@ type Node struct {
 	got    []string // names of the signals that came, with what matters of them
 	levels [16]uint8
 	stop   uint32 // flags of the newest StopReq
+	rep    signal.NodeStateRep
 }
 
 // Hello is the Hello of a node; tests change it to see it refused.
@@ -293,8 +301,56 @@ func (n *Node) run(r *frames.Reader) {
 				c.Ref, c.Kind = q.Ref, q.Kind
 				c.DataPages, c.DataTotal, c.IndexPages, c.IndexTotal = n.Pages[0], n.Pages[1], n.Pages[2], n.Pages[3]
 			}))
+		case signal.NumSingleReq:
+			n.onSingleReq(frames.As[signal.SingleReq](h))
+		case signal.NumListReq:
+			n.onListReq(frames.As[signal.ListReq](h))
 		}
 	}
+}
+
+func (n *Node) onSingleReq(q *signal.SingleReq) {
+	to, from := n.addresses()
+	code := uint32(0)
+	if n.OnSingle != nil {
+		code = n.OnSingle(q.Node)
+	}
+	frames.Send(n.Conn, frames.Make(signal.NumSingleConf, to, from, "", func(c *signal.SingleConf) { c.Ref, c.Code = q.Ref, code }))
+	if code != 0 {
+		return
+	}
+	client := q.Node
+	n.Report(func(r *signal.NodeStateRep) {
+		r.State, r.Single = signal.StateStarted, client
+		if client != 0 {
+			r.State = signal.StateSingleUser
+		}
+	})
+}
+
+func (n *Node) onListReq(q *signal.ListReq) {
+	for i := range 2 {
+		var text string
+		var from signal.Addr
+		count := 0
+		if q.Kind == signal.ListTransactions {
+			from, count, text = signal.MakeAddr(n.ID, signal.BlockTC, uint16(i)), len(n.Transactions[i]), bytesOf(n.Transactions[i])
+		} else {
+			from, count, text = signal.MakeAddr(n.ID, signal.BlockLDM, uint16(i)), len(n.Locks[i]), bytesOf(n.Locks[i])
+		}
+		to, _ := n.addresses()
+		frames.Send(n.Conn, frames.Make(signal.NumListConf, to, from, text, func(c *signal.ListConf) {
+			c.Ref, c.Kind, c.Blocks, c.Left, c.Count = q.Ref, q.Kind, 2, n.Left, uint32(count)
+		}))
+	}
+}
+
+// bytesOf is how lines lie in a signal.
+func bytesOf[T any](lines []T) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return string(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(lines))), len(lines)*int(unsafe.Sizeof(lines[0]))))
 }
 
 func (n *Node) note(h *signal.Head) {
@@ -338,12 +394,26 @@ func (n *Node) StopFlags() uint32 {
 // State reports the node's state; connected are the nodes to which it has links.
 func (n *Node) State(state, phase, group, dynamicID uint32, connected ...uint8) {
 	n.t.Helper()
-	to, from := n.addresses()
-	n.send(frames.Make(signal.NumNodeStateRep, to, from, "", func(r *signal.NodeStateRep) {
-		r.State, r.StartPhase, r.NodeGroup, r.DynamicID, r.Software = state, phase, group, dynamicID, version.Number
+	n.Report(func(r *signal.NodeStateRep) {
+		r.State, r.StartPhase, r.NodeGroup, r.DynamicID, r.Connected = state, phase, group, dynamicID, signal.NodeSet{}
 		for _, id := range connected {
 			r.Connected[id/32] |= 1 << (id % 32)
 		}
+	})
+}
+
+// Report changes what the node last said of itself, and says that.
+func (n *Node) Report(change func(r *signal.NodeStateRep)) {
+	n.t.Helper()
+	to, from := n.addresses()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rep.Software = version.Number
+	change(&n.rep)
+	n.send(frames.Make(signal.NumNodeStateRep, to, from, "", func(r *signal.NodeStateRep) {
+		h := r.Head
+		*r = n.rep
+		r.Head = h
 	}))
 }
 

@@ -15,8 +15,8 @@ SHOW                             every node: where it is and what it does
 <id> START                       start data nodes that wait for it
 <id> STOP [-a] [-f]              stop nodes
 <id> RESTART [-n] [-i] [-a] [-f] stop data nodes and start them again
-SHUTDOWN                         stop all data nodes, then the management server
-<id> REPORT WHAT                 MEMORYUSAGE, BACKUPSTATUS or EVENTLOG of nodes
+SHUTDOWN                         stop all data nodes, then the management servers
+<id> REPORT WHAT                 MEMORYUSAGE, BACKUPSTATUS, EVENTLOG, TRANSACTIONS or LOCKS
 CLUSTERLOG ON|OFF|TOGGLE [SEVERITY …]
                                  what the cluster log lets through
 CLUSTERLOG INFO                  what it lets through now
@@ -45,10 +45,12 @@ Lists the commands, or says what one does: HELP STOP
 Lists every node of the configuration by type. A connected one has its address, version and, for data
 nodes, its node group and what it does while it is not started; the star marks the president, which
 leads starts, epochs and changes of tables. Of others SHOW says from which host they may connect.
+Lines that begin with Warning stand below where something is wrong although the cluster runs: the loss of
+one more node would end it, or nodes do not reach each other.
 `,
 	"STATUS": `<id> STATUS
-Prints a line for each node: not connected, not started, starting (and the last start phase that it
-completed), started, shutting down, restarting, single user mode; connected, for management and API nodes.
+Prints a line for each node: not connected, not started, starting (with the last start phase that it
+completed, and how much of its data it has copied from its peers), started, shutting down, restarting, single user mode; connected, for management and API nodes.
 Example: ALL STATUS
 `,
 	"START": `<id> START
@@ -57,28 +59,31 @@ See also START BACKUP: HELP BACKUP
 `,
 	"STOP": `<id> STOP [-a] [-f]
 Stops nodes; ALL means all data nodes. A management server is stopped by its id. API nodes cannot be
-stopped here: end their programs.
+stopped here: end their programs. A data node hands over first what it leads, so that clients notice
+nothing; it refuses where the others could not go on without it.
   -a  at once, without waiting for transactions that run
   -f  even if the other nodes cannot go on
-While no node can take over from another, a single data node of a running cluster is stopped only with
-both, and the others then stop as well.
 Example: 1,2 STOP -a
 `,
 	"RESTART": `<id> RESTART [-n] [-i] [-a] [-f]
-Stops data nodes and starts them again.
+Stops data nodes and starts them again. One that comes back to a running cluster copies its data from its
+peers; ALL STATUS shows how far it is.
   -n  wait for START instead of starting
   -i  start without the files of before
   -a  stop at once, without waiting for transactions that run
   -f  even if the other nodes cannot go on
-While no node can rejoin the others, only all data nodes together restart: ALL RESTART
+Example: 2 RESTART
 `,
 	"SHUTDOWN": `SHUTDOWN
-Stops all data nodes, and then the management server. API nodes go on and wait for the cluster.
+Stops all data nodes, and then all management servers. API nodes go on and wait for the cluster.
 `,
-	"REPORT": `<id> REPORT MEMORYUSAGE | BACKUPSTATUS | EVENTLOG
+	"REPORT": `<id> REPORT MEMORYUSAGE | BACKUPSTATUS | EVENTLOG | TRANSACTIONS | LOCKS
   MEMORYUSAGE   pages of data and index memory in use, and of how many
   BACKUPSTATUS  whether a backup runs, and how far it is
   EVENTLOG      what the management server remembers of the node's events, oldest first
+  TRANSACTIONS  the transactions that are open at the node's coordinators (tc), oldest first. 51.3/17 is
+                number 17 of session 3 of API node 51
+  LOCKS         the locks of the node's rows that somebody waits for: who holds them, and who waits
 Any beginning of these words will do: ALL REP MEM
 `,
 	"CLUSTERLOG": `CLUSTERLOG ON | OFF | TOGGLE [SEVERITY …]
@@ -108,7 +113,8 @@ Starts or ends a backup. ID is the next number if none is given. Not supported y
 `,
 	"SINGLE": `ENTER SINGLE USER MODE ID
 EXIT SINGLE USER MODE
-Lets only one API node work, or all of them again. Not supported yet.
+Lets only one API node work, or all of them again. Entering waits until no transaction of another one is
+open; while it lasts, the others get error 299.
 `,
 	"NODEGROUP": `CREATE NODEGROUP ID,ID,…
 DROP NODEGROUP GROUP
@@ -134,7 +140,7 @@ Leaves the client.
 
 // synonyms lead from other words of commands to their topics.
 var synonyms = map[string]string{"?": "HELP", "EXIT": "QUIT", "BYE": "QUIT", "ABORT": "BACKUP", "ENTER": "SINGLE", "CREATE": "NODEGROUP", "DROP": "NODEGROUP",
-	"STALE": "PURGE", "EVENTLOG": "REPORT", "MEMORYUSAGE": "REPORT", "BACKUPSTATUS": "REPORT", "USER": "SINGLE", "MODE": "SINGLE"}
+	"STALE": "PURGE", "EVENTLOG": "REPORT", "MEMORYUSAGE": "REPORT", "BACKUPSTATUS": "REPORT", "TRANSACTIONS": "REPORT", "LOCKS": "REPORT", "USER": "SINGLE", "MODE": "SINGLE"}
 
 // help is HELP [command]; of several words the last that has a topic decides (HELP START BACKUP).
 func (s *Shell) help(_ context.Context, rest []string) error {

@@ -104,7 +104,7 @@ func isTerminal(in io.Reader) bool {
 // following are the words that may come after a word.
 var following = map[string][]string{
 	"CLUSTERLOG": {"INFO", "OFF", "ON", "TOGGLE"},
-	"REPORT":     {"BACKUPSTATUS", "EVENTLOG", "MEMORYUSAGE"},
+	"REPORT":     {"BACKUPSTATUS", "EVENTLOG", "LOCKS", "MEMORYUSAGE", "TRANSACTIONS"},
 	"NODELOG":    {"DEBUG"},
 	"DEBUG":      {"OFF", "ON"},
 	"START":      {"BACKUP"},

@@ -57,7 +57,7 @@ func TestSessions(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			s := cluster(t)
+			s := cluster(t, true)
 			raw, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -98,14 +98,25 @@ func target(t *testing.T, addr string) config.ConnectString {
 	return c
 }
 
-func cluster(t *testing.T) *mgmtest.Server {
+// cluster is such a cluster; whole says that nodes 1 and 2 refuse to be stopped.
+func cluster(t *testing.T, whole bool) *mgmtest.Server {
 	t.Helper()
 	s := mgmtest.Start(t, fourNodes)
 	one, two, four := s.Link(1), s.Link(2), s.Link(4)
 	one.Pages, two.Pages, four.Pages = [4]uint32{4, 3198, 2, 3196}, [4]uint32{1599, 3198, 3, 3196}, [4]uint32{0, 3198, 0, 3196}
 	one.State(signal.StateStarted, 0, 0, 1, 2)
 	two.State(signal.StateStarted, 0, 0, 2, 1)
-	four.State(signal.StateStarting, 4, none, 0)
+	four.Report(func(r *signal.NodeStateRep) {
+		r.State, r.StartPhase, r.NodeGroup, r.CopyDone, r.CopyTotal = signal.StateStarting, 4, none, 12, 80
+	})
+	refuse := func(*signal.StopReq) string { return "node group 0 has no other node" }
+	client, other := signal.MakeAddr(51, signal.BlockClient, 3), signal.MakeAddr(52, signal.BlockClient, 1)
+	one.Transactions[0] = []signal.TransactionLine{{Client: client, Tx: 17, State: signal.TxIsActive, Operations: 2, AgeMillis: 20, IdleMillis: 15}}
+	one.Locks[0] = []signal.LockLine{{Client: client, Tx: 17, Table: 5, Frag: 1, Row: 9, Mode: signal.LockIsExclusive, Millis: 18},
+		{Client: other, Tx: 4, Table: 5, Frag: 1, Row: 9, Mode: signal.LockIsShared, Waits: 1, Millis: 10, AheadTx: 17, Ahead: client}}
+	if whole {
+		one.OnStop, two.OnStop = refuse, refuse
+	}
 	api := s.Connect()
 	if _, err := api.GetNodeID(mgmtest.Context(t), mgmclient.NodeIDRequest{Type: config.APINode, NodeID: 51}); err != nil {
 		t.Fatal(err)
@@ -121,7 +132,7 @@ func cluster(t *testing.T) *mgmtest.Server {
 }
 
 func TestShutdownEndsServerAndSession(t *testing.T) {
-	s := cluster(t)
+	s := cluster(t, false)
 	out := &strings.Builder{}
 	sh := shell.New(shell.Options{Target: target(t, s.Addr), Out: out})
 	if err := sh.Execute(mgmtest.Context(t), "shutdown;"); err != nil {
@@ -174,7 +185,7 @@ func TestStopAndRestart(t *testing.T) {
 }
 
 func TestASessionThatIsGoneIsOpenedAnew(t *testing.T) {
-	s := cluster(t)
+	s := cluster(t, false)
 	out := &strings.Builder{}
 	sh := shell.New(shell.Options{Target: target(t, "127.0.0.1:1,"+s.Addr), Out: out})
 	defer sh.Close()
@@ -199,7 +210,7 @@ func TestASessionThatIsGoneIsOpenedAnew(t *testing.T) {
 }
 
 func TestEventLogHasTimes(t *testing.T) {
-	s := cluster(t)
+	s := cluster(t, false)
 	out := &strings.Builder{}
 	sh := shell.New(shell.Options{Target: target(t, s.Addr), Out: out})
 	defer sh.Close()
@@ -212,7 +223,7 @@ func TestEventLogHasTimes(t *testing.T) {
 }
 
 func TestAPipeIsASessionToo(t *testing.T) {
-	s := cluster(t)
+	s := cluster(t, false)
 	out := &strings.Builder{}
 	sh := shell.New(shell.Options{Target: target(t, s.Addr), Out: out})
 	if err := sh.Interact(mgmtest.Context(t), strings.NewReader("1 status\n\nfoo\n2 status\nquit\n1 status\n")); !errors.Is(err, shell.ErrFailed) {

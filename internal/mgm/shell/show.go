@@ -40,6 +40,10 @@ func (s *Shell) show(ctx context.Context, rest []string) error {
 	if err != nil {
 		return s.failed("", codeUsage, wordsUsage, err)
 	}
+	state, err := c.ClusterState(ctx)
+	if err != nil {
+		return s.failed("", codeUsage, wordsUsage, err)
+	}
 	s.print("Cluster Configuration\n---------------------")
 	president := status.President()
 	for _, t := range []struct {
@@ -52,6 +56,9 @@ func (s *Shell) show(ctx context.Context, rest []string) error {
 			s.print("%s", nodeLine(n, conf.Node(n.ID), n.ID == president))
 		}
 		s.print("")
+	}
+	for _, danger := range state.Dangers {
+		s.print("Warning: %s", danger)
 	}
 	return nil
 }
@@ -123,6 +130,9 @@ func statusLine(n *mgmclient.NodeStatus) string {
 	line := fmt.Sprintf("Node %d: %s", n.ID, stateWords[n.Status])
 	if n.Status == mgmclient.Starting {
 		line += fmt.Sprintf(" (Last completed phase %d)", n.StartPhase)
+		if n.CopyTotal > 0 {
+			line += fmt.Sprintf(" (copied %d of %d MB)", n.CopyDone, n.CopyTotal)
+		}
 	}
 	if n.Version != 0 {
 		line += " (" + version.Text(n.Version) + ")"
@@ -130,23 +140,34 @@ func statusLine(n *mgmclient.NodeStatus) string {
 	return line
 }
 
-// report is REPORT {BACKUPSTATUS | MEMORYUSAGE | EVENTLOG} of some nodes.
+// reportKinds are what REPORT knows; the lists of what is open are no events and have 0.
+var reportKinds = map[string]event.Type{"BACKUPSTATUS": event.BackupStatus, "MEMORYUSAGE": event.MemoryUsage, "EVENTLOG": event.SavedEvent,
+	"TRANSACTIONS": 0, "LOCKS": 0}
+
+// report is REPORT {BACKUPSTATUS | MEMORYUSAGE | EVENTLOG | TRANSACTIONS | LOCKS} of some nodes.
 func (s *Shell) report(ctx context.Context, nodes []int, rest []string) error {
-	kinds := map[string]event.Type{"BACKUPSTATUS": event.BackupStatus, "MEMORYUSAGE": event.MemoryUsage, "EVENTLOG": event.SavedEvent}
 	if len(rest) != 1 {
-		return wrong("REPORT needs one of BackupStatus, MemoryUsage, EventLog.")
+		return wrong("REPORT needs one of BackupStatus, MemoryUsage, EventLog, Transactions, Locks.")
 	}
-	kind, err := one(rest[0], keys(kinds)...)
+	kind, err := one(rest[0], keys(reportKinds)...)
 	if err != nil {
-		return wrong("REPORT knows BackupStatus, MemoryUsage and EventLog, not '%s'.", rest[0])
+		return wrong("REPORT knows BackupStatus, MemoryUsage, EventLog, Transactions and Locks, not '%s'.", rest[0])
 	}
 	c, err := s.connected(ctx)
 	if err != nil {
 		return err
 	}
-	events, err := c.DumpEvents(ctx, kinds[kind], nodes)
+	switch kind {
+	case "TRANSACTIONS":
+		all, left, err := c.Transactions(ctx, nodes, linesMax)
+		return listing(s, all, left, err, "no transaction is open", func(t mgmclient.Transaction) uint8 { return t.Node })
+	case "LOCKS":
+		all, left, err := c.Locks(ctx, nodes, linesMax)
+		return listing(s, all, left, err, "nobody waits for a lock", func(l mgmclient.Lock) uint8 { return l.Where.Node })
+	}
+	events, err := c.DumpEvents(ctx, reportKinds[kind], nodes)
 	if err != nil {
-		return s.failed("Report failed.", codeUsage, wordsUsage, err)
+		return s.failed(reportFailed, codeUsage, wordsUsage, err)
 	}
 	for _, d := range events {
 		if d.Seconds != 0 {
@@ -154,6 +175,28 @@ func (s *Shell) report(ctx context.Context, nodes []int, rest []string) error {
 		} else {
 			s.print("%s", d.Event)
 		}
+	}
+	return nil
+}
+
+const reportFailed = "Report failed."
+
+// linesMax is how many lines of a list a block of a node gives.
+const linesMax = 100
+
+// listing prints a list of what is open.
+func listing[T fmt.Stringer](s *Shell, all []T, left int, err error, empty string, node func(T) uint8) error {
+	if err != nil {
+		return s.failed(reportFailed, codeUsage, wordsUsage, err)
+	}
+	for _, line := range all {
+		s.print("Node %d: %v", node(line), line)
+	}
+	switch {
+	case left > 0:
+		s.print("… and %d more", left)
+	case len(all) == 0:
+		s.print("Of these nodes %s.", empty)
 	}
 	return nil
 }
