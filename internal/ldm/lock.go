@@ -336,7 +336,7 @@ func (b *Block) fail(i uint32, o *operation, code uint32) {
 			b.chainRef(o.prev, o.prevOp, code)
 		}
 	} else {
-		b.prepareRef(o.tc, o.tcRef, code, o.first)
+		b.prepareRef(o.tc, o.tcRef, o.seq, code, o.first)
 	}
 	b.free(i, o)
 }
@@ -346,9 +346,9 @@ func (b *Block) keyRef(to signal.Addr, ref, tx, code uint32) {
 	k.Ref, k.Tx, k.Code = ref, tx, code
 }
 
-func (b *Block) prepareRef(to signal.Addr, tcRef, code, first uint32) {
+func (b *Block) prepareRef(to signal.Addr, tcRef, seq, code, first uint32) {
 	p := kernel.Send[signal.PrepareRef](b.env, to, b.self, signal.NumPrepareRef)
-	p.TcRef, p.Code, p.First = tcRef, code, first
+	p.TcRef, p.OpSeq, p.Code, p.First = tcRef, seq, code, first
 }
 
 func (b *Block) chainRef(to signal.Addr, op, code uint32) {

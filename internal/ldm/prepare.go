@@ -62,17 +62,17 @@ func (b *Block) onPrepareReq(r *signal.PrepareReq) {
 	if code == 0 && r.Op == signal.OpReadCommitted {
 		if code = b.readCommitted(f, r.Flags, &q, r.Tc, r.Client, r.Ref, r.Tx); code == 0 {
 			c := kernel.Send[signal.PrepareConf](b.env, r.Tc, b.self, signal.NumPrepareConf)
-			c.TcRef, c.First, c.Tail = r.TcRef, signal.NoRef, signal.NoRef
+			c.TcRef, c.OpSeq, c.First, c.Tail = r.TcRef, r.Seq, signal.NoRef, signal.NoRef
 			return
 		}
 	}
 	if code != 0 {
-		b.prepareRef(r.Tc, r.TcRef, code, signal.NoRef)
+		b.prepareRef(r.Tc, r.TcRef, r.Seq, code, signal.NoRef)
 		return
 	}
 	i, o := b.seize(f)
 	if o == nil {
-		b.prepareRef(r.Tc, r.TcRef, codeNoOperations, signal.NoRef)
+		b.prepareRef(r.Tc, r.TcRef, r.Seq, codeNoOperations, signal.NoRef)
 		return
 	}
 	o.client, o.tx, o.ref, o.seq, o.tc, o.tcRef = r.Client, r.Tx, r.Ref, r.Seq, r.Tc, r.TcRef
@@ -177,7 +177,7 @@ func (b *Block) executed(i uint32, o *operation, r *store.RowHead, q *request) {
 		b.passOn(i, o, signal.NumPrepareReq, q, 0)
 	} else {
 		c := kernel.Send[signal.PrepareConf](b.env, o.tc, b.self, signal.NumPrepareConf)
-		c.TcRef, c.First, c.Tail = o.tcRef, i, i
+		c.TcRef, c.OpSeq, c.First, c.Tail = o.tcRef, o.seq, i, i
 	}
 	b.dropStash(o)
 }
@@ -208,7 +208,7 @@ func (b *Block) prepareAtBackup(r *signal.PrepareReq) {
 	q := prepareRequest(r)
 	i, o := b.seize(f)
 	if o == nil {
-		b.prepareRef(r.Tc, r.TcRef, codeNoOperations, r.First)
+		b.prepareRef(r.Tc, r.TcRef, r.Seq, codeNoOperations, r.First)
 		return
 	}
 	o.client, o.tx, o.ref, o.seq, o.tc, o.tcRef = r.Client, r.Tx, r.Ref, r.Seq, r.Tc, r.TcRef
@@ -222,7 +222,7 @@ func (b *Block) prepareAtBackup(r *signal.PrepareReq) {
 		return
 	}
 	c := kernel.Send[signal.PrepareConf](b.env, o.tc, b.self, signal.NumPrepareConf)
-	c.TcRef, c.First, c.Tail = o.tcRef, o.first, i
+	c.TcRef, c.OpSeq, c.First, c.Tail = o.tcRef, o.seq, o.first, i
 }
 
 // applyAtBackup locks the row at a backup and makes the pending change. False: it failed, and that was said.

@@ -101,9 +101,12 @@ type SingleConf struct {
 	Code uint32
 }
 
-// SingleOrd makes coordinators and ldms refuse what does not come from the client Node (299); 0 = let all in.
+// SingleOrd makes coordinators and ldms refuse what does not come from the client Node (299); 0 = let all in. What others
+// have open is rolled back if it can be. Each answers the manager with a SingleConf (Ref as here) when nothing of others
+// is left with it, at once if Node is 0; a newer SingleOrd takes the place of one that is not answered yet.
 type SingleOrd struct {
 	Head
+	Ref  uint32
 	Node uint32
 }
 

@@ -29,7 +29,8 @@ const (
 	FlagExecute
 	// FlagCommit: with FlagExecute: then commit.
 	FlagCommit
-	// FlagMarker: within the data nodes: this operation's replicas keep the transaction's outcome.
+	// FlagMarker: within the data nodes: this operation's replicas keep the transaction's outcome. All writes have it that
+	// are sent before one that has it is known to be prepared, since any of those may fail without ending its transaction.
 	FlagMarker
 	// FlagNoWait: error 635 instead of waiting for a lock.
 	FlagNoWait
@@ -153,7 +154,8 @@ type TxRef struct {
 const NoRef = ^uint32(0)
 
 // OutcomeReq asks what became of a commit after its coordinator, or the primary of its only write, was lost. It goes to
-// the ldm that has the primary of the transaction's first write now. The answer comes when that is decided: when the
+// the ldm that has the primary of the transaction's first write now; if that says OutcomeNone and errors of the first
+// write were ignored (FlagIgnoreError), to that of the next write: one of those that did not fail knows. The answer comes when that is decided: when the
 // lost member is out of the view, and nothing of it is left at the ldm.
 type OutcomeReq struct {
 	Head

@@ -17,7 +17,9 @@ const (
 // Every operation whose coordinator is no member any more is reported again in each view that lost a member; one that
 // waits is not reported but dropped, since its transaction cannot have committed and it holds nothing. An operation of
 // a member's coordinator that waits stays in its queue, and is undone by an AbortReq of the usual kind, so that what the
-// primary may have passed on meanwhile is undone too.
+// primary may have passed on meanwhile is undone too. A backup does not report what its primary has let through in this
+// view already (PrepareReq.View): nothing is wrong with that. So a coordinator that has all reports knows of a living
+// primary which has reported nothing that it had not executed the operation before this view.
 //
 // Of a row's replicas the primary of the new view is the last that hears of a Direct complete or abort: all others have
 // let the row go when it lets somebody else in.

@@ -54,6 +54,7 @@ func checkPrepareReq(p *PrepareReq, n uint32) bool {
 type PrepareConf struct {
 	Head
 	TcRef uint32
+	OpSeq uint32 // PrepareReq.Seq
 	First uint32 // operation record at the primary; NoRef when none was kept (a committed read)
 	Tail  uint32 // operation record at the sender
 }
@@ -63,6 +64,7 @@ type PrepareConf struct {
 type PrepareRef struct {
 	Head
 	TcRef uint32
+	OpSeq uint32 // PrepareReq.Seq
 	Code  uint32
 	First uint32 // operation record at the primary that an abort must undo, or NoRef
 }
