@@ -23,6 +23,7 @@ import (
 //	node --NodeStateRep, EventRep--> server
 //	server --EventSubscribeOrd, StopReq, StartOrd, DumpOrd, ReportReq, SingleReq, ListReq--> node
 //	node --StopConf, StopRef, ReportConf, SingleConf, ListConf…--> server
+//	node --ArbitStartReq, ArbitChooseReq--> server (its arbitrator) --…Conf, …Ref--> node
 
 // link is an open link to a node.
 type link struct {
@@ -315,6 +316,8 @@ func (s *Server) receive(l *link, h *signal.Head) bool {
 		s.answered(l, frames.As[signal.SingleConf](h).Ref, h)
 	case signal.NumListConf:
 		s.onListConf(l, frames.As[signal.ListConf](h))
+	case signal.NumArbitStartReq, signal.NumArbitChooseReq:
+		s.arbit.deliver(h)
 	default:
 		return false
 	}

@@ -71,6 +71,7 @@ type Server struct {
 	limits Limits
 	secret uint64 // of this run, for links
 	events *pump
+	arbit  *arbitration
 
 	mu       sync.Mutex
 	conf     *config.Config
@@ -109,6 +110,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.nodes[s.own].version = version.Number
 	s.events = newPump(s)
+	s.arbit = newArbitration(s, time.Duration(s.nodes[s.own].conf.Int("ArbitrationDelay"))*time.Millisecond)
 	return s, nil
 }
 

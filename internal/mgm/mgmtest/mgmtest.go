@@ -426,6 +426,12 @@ func (n *Node) Event(e event.Event) {
 	}))
 }
 
+// Send sends a signal of the node's membership to a block of the server.
+func Send[T any](n *Node, num uint16, block uint8, fill func(*T)) {
+	n.t.Helper()
+	n.send(frames.Make(num, signal.MakeAddr(n.mgm, block, 0), signal.MakeAddr(n.ID, signal.BlockMembership, 0), "", fill))
+}
+
 func (n *Node) send(b []byte) {
 	n.t.Helper()
 	if _, err := n.Conn.Write(b); err != nil {
