@@ -13,10 +13,14 @@ const (
 	// turnSignals bounds the signals that a turn executes, the jobs that they cause included: about half a millisecond.
 	turnSignals = 2048
 	// turnTime ends a turn early: some signals cost more than others. The clock is looked at every clockSignals signals.
-	turnTime     = 2 * time.Millisecond
-	clockSignals = 64
-	// jobsPerWindow bounds the jobs run after each window, so that jobs that cause jobs leave room for others.
+	turnTime     = 500 * time.Microsecond
+	clockSignals = 32
+	// jobsPerWindow bounds the jobs run after each window, so that jobs that cause jobs leave room for others. They are run
+	// jobsAtOnce at a time, and the clock is looked at in between.
 	jobsPerWindow = 256
+	jobsAtOnce    = 32
+	// jobsMost is how many bytes of them may wait before clients are read from no more.
+	jobsMost = 64 << 10
 )
 
 // execute checks, touches ahead and executes the whole signals at the start of b, until none is left, the turn's
@@ -85,11 +89,8 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 			}
 		}
 		l.left -= k
-		if env.Jobs() {
-			l.left -= env.RunJobs(l.job, jobsPerWindow)
-		}
-		if l.left <= l.checkAt {
-			l.checkTime()
+		if env.Jobs() && l.jobs(turnTime) || l.left <= l.checkAt && l.took(turnTime) {
+			l.left = 0
 		}
 		if s != nil && s.kind == signal.PeerAPI && l.heldBack(s) {
 			break
@@ -98,12 +99,22 @@ func (l *loop) execute(b []byte, s *socket) (uint32, *signal.Fault) {
 	return o, fault
 }
 
-// checkTime ends the turn's budget when the turn has taken long enough.
-func (l *loop) checkTime() {
-	l.checkAt = l.left - clockSignals
-	if int64(time.Since(l.host.start)) > l.now+int64(turnTime) {
-		l.left = 0
+// jobs runs what blocks of this thread sent to each other, some of it if there is much. It tells whether the turn has
+// taken so long meanwhile.
+func (l *loop) jobs(long time.Duration) bool {
+	for n := 0; n < jobsPerWindow && l.env.Jobs(); n += jobsAtOnce {
+		l.left -= l.env.RunJobs(l.job, jobsAtOnce)
+		if l.left <= l.checkAt && l.took(long) {
+			return true
+		}
 	}
+	return false
+}
+
+// took tells whether the turn has taken so long.
+func (l *loop) took(long time.Duration) bool {
+	l.checkAt = l.left - clockSignals
+	return int64(time.Since(l.host.start)) > l.now+int64(long)
 }
 
 // dispatch gives a signal to its block; the runtime is one of them.

@@ -145,18 +145,23 @@ func (l *loop) take() {
 }
 
 // markNum is the number of the mark that a thread sends after the last signal of a peer whose link is down; no signal has
-// it, and a link cannot bring it. The peer's node is in From.
+// it, and a link cannot bring it. The peer's node is in From. With the own node it is a thread's answer to a question of
+// main (pulse.go).
 const markNum = 0
 
 // mark sends a mark to every other thread of the node.
 func (l *loop) mark(node uint8) {
 	for t := range l.out {
-		if l.out[t] == nil {
-			continue
+		if l.out[t] != nil {
+			l.markTo(t, node)
 		}
-		d := kernel.ThreadDest(t)
-		h := (*signal.Head)(l.env.Buf(d).Reserve(signal.HeadSize))
-		*h = signal.Head{Len: signal.HeadSize / 4, Num: markNum, From: signal.MakeAddr(node, 0, 0)}
-		l.pass(d, l.env.Buf(d))
 	}
+}
+
+// markTo sends a mark to thread t.
+func (l *loop) markTo(t int, node uint8) {
+	d := kernel.ThreadDest(t)
+	h := (*signal.Head)(l.env.Buf(d).Reserve(signal.HeadSize))
+	*h = signal.Head{Len: signal.HeadSize / 4, Num: markNum, From: signal.MakeAddr(node, 0, 0)}
+	l.pass(d, l.env.Buf(d))
 }

@@ -22,9 +22,12 @@ const (
 	hellosMax = 256
 	// crowdedPause keeps connections that had to make room from filling the log.
 	crowdedPause = 10 * time.Second
-	// dialFirst and dialLast are the pauses between attempts to reach a peer.
+	// dialFirst, doubled up to dialSoon, is the pause between attempts to reach a peer. One that was not reached for
+	// dialLong need not be found so quickly: dialLast.
 	dialFirst = 10 * time.Millisecond
-	dialLast  = 500 * time.Millisecond
+	dialSoon  = 80 * time.Millisecond
+	dialLast  = 400 * time.Millisecond
+	dialLong  = time.Minute
 )
 
 // accept takes connections until the listener closes.
@@ -178,7 +181,7 @@ func (h *Host) head(num uint16, to uint8, bytes uintptr) signal.Head {
 // dial keeps the link to a peer up: it opens it, waits until it is down and cleared away, and opens it again.
 func (h *Host) dial(p *peer) {
 	defer h.work.Done()
-	pause, said := dialFirst, ""
+	pause, said, since := dialFirst, "", time.Now()
 	for {
 		h.mu.Lock()
 		state, changed := p.state, p.changed
@@ -186,6 +189,7 @@ func (h *Host) dial(p *peer) {
 		if state != stateDown {
 			select {
 			case <-changed:
+				pause, since = dialFirst, time.Now()
 			case <-h.ctx.Done():
 				return
 			}
@@ -196,7 +200,7 @@ func (h *Host) dial(p *peer) {
 			return
 		}
 		if err == nil {
-			pause, said = dialFirst, ""
+			said = ""
 			continue
 		}
 		if text := err.Error(); text != said {
@@ -206,7 +210,9 @@ func (h *Host) dial(p *peer) {
 		if !h.rest(pause) {
 			return
 		}
-		pause = min(2*pause, dialLast)
+		if pause = min(2*pause, dialSoon); time.Since(since) > dialLong {
+			pause = dialLast
+		}
 	}
 }
 

@@ -69,6 +69,8 @@ type Config struct {
 	// TraceDir is where the last signals of a broken thread are written, into one of at most TracesKept files; 0: none is.
 	TraceDir   string
 	TracesKept int
+	// StallLimit is how long a thread may not run, in ns, before the node doubts that it is still in the cluster. 0: for ever.
+	StallLimit int64
 	// Log takes lines for an operator; any goroutine calls it.
 	Log func(format string, args ...any)
 	// Observe sees every NodeStateRep and EventRep of the node, on the main thread; nil: nobody does.
@@ -106,6 +108,11 @@ type Host struct {
 	pending  atomic.Int64
 	// stopping: the loops end. It is set under mu, so that nothing opens afterwards. abrupt: at once.
 	stopping, abrupt atomic.Bool
+	// doubts counts how often a thread found that it had not run; reported is how many of these membership has been told
+	// (main's own), trusted how many it has answered. While there are more than that, nothing is taken in from clients.
+	doubts, trusted atomic.Uint64
+	reported        uint64
+	inquest         inquest // main's own
 
 	mu     sync.Mutex
 	exit   Exit
@@ -121,6 +128,9 @@ type Host struct {
 func New(cfg Config) (*Host, error) {
 	if cfg.SendTotal == 0 {
 		cfg.SendTotal = 1 << 62
+	}
+	if cfg.StallLimit == 0 {
+		cfg.StallLimit = 1 << 62
 	}
 	if cfg.Patience == 0 {
 		cfg.Patience = 5 * time.Second
@@ -266,6 +276,12 @@ func (h *Host) control(head *signal.Head) {
 		h.Stop(Exit{Code: r.Code, Restart: r.Restart, Text: r.Text()})
 	case signal.NumNodeFreeRep:
 		h.free(uint8((*signal.NodeFreeRep)(p).Node))
+	case signal.NumLinkCloseOrd:
+		h.closeLink(h.loops[h.cfg.Main], uint8((*signal.LinkCloseOrd)(p).Node))
+	case signal.NumHeardReq:
+		h.heardReq((*signal.HeardReq)(p).Ref)
+	case signal.NumTrustOrd:
+		h.trust()
 	case signal.NumNodeStateRep, signal.NumEventRep:
 		if h.cfg.Observe != nil {
 			h.cfg.Observe(head)

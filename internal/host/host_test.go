@@ -28,8 +28,12 @@ type testNode struct {
 	ups2   chan signal.LinkRep // of data nodes
 	downs  chan signal.LinkRep
 	events chan signal.EventRep
+	stalls chan signal.StallRep
+	heard  chan signal.HeardConf
 	done   chan Exit
 	logged chan string
+	// onHeard, when set, runs on main when a HeardConf comes.
+	onHeard func()
 	// handle, when set, gets the signals to ldms that are no AckOrd.
 	handle func(env *kernel.Env, h *signal.Head)
 	// early counts client signals that came before the client's link was up or after it was down.
@@ -51,7 +55,7 @@ func newTestNode(t testing.TB, id uint8, threads int, change func(*Config)) *tes
 	}
 	n := &testNode{id: id, ln: ln, addr: ln.Addr().String(), done: make(chan Exit, 1),
 		ups: make(chan signal.LinkRep, 1000), ups2: make(chan signal.LinkRep, 1000), downs: make(chan signal.LinkRep, 1000), events: make(chan signal.EventRep, 1000),
-		logged: make(chan string, 10000)}
+		stalls: make(chan signal.StallRep, 1000), heard: make(chan signal.HeardConf, 1000), logged: make(chan string, 10000)}
 	cfg := Config{Node: id, LDMs: threads, TCs: threads, Name: clusterName, Listener: ln, TraceDir: t.TempDir(), TracesKept: 2, Patience: 100 * time.Millisecond,
 		Log: func(f string, a ...any) {
 			select {
@@ -122,8 +126,15 @@ func (n *testNode) deliver(env *kernel.Env, p unsafe.Pointer) {
 			r := (*signal.LinkRep)(p)
 			n.linked[r.Node].Store(false)
 			n.downs <- *r
-			if !n.keep.Load() && r.Kind != uint32(signal.PeerData) {
+			if !n.keep.Load() {
 				n.freed(env, r.Node)
+			}
+		case signal.NumStallRep:
+			n.stalls <- *(*signal.StallRep)(p)
+		case signal.NumHeardConf:
+			n.heard <- *(*signal.HeardConf)(p)
+			if n.onHeard != nil {
+				n.onHeard()
 			}
 		case signal.NumEventRep:
 			n.events <- *(*signal.EventRep)(p)

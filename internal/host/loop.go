@@ -49,6 +49,8 @@ type loop struct {
 	queued, held []*socket
 	overs        int  // sockets above their soft limit
 	closed       bool // no client may be read from
+	mute         bool // nothing may be sent to clients
+	pulse
 
 	// in[f] comes from thread f, out[t] goes to thread t; nil for the own thread.
 	in, out []*ring
@@ -137,23 +139,25 @@ func (l *loop) setNow() {
 // something is. It tells whether anything was done.
 func (l *loop) turn(wait bool) bool {
 	var events []ready
+	var slept int64
 	if wait {
-		events = l.sleep()
+		events, slept = l.sleep()
 	} else {
 		events = l.poll.peek()
 	}
-	l.setNow()
+	l.clock(slept)
+	l.mute = l.host.distrusted()
 	l.left, l.checkAt = turnSignals, turnSignals-clockSignals
 	if l.posted.Load() {
 		l.runPosted()
 	}
 	if due, ok := l.env.NextTimer(); ok && due <= l.now {
-		l.env.FireTimers()
+		l.env.RunTimers(l.job)
 	}
 	if l.env.Jobs() {
-		l.left -= l.env.RunJobs(l.job, jobsPerWindow)
+		l.jobs(turnTime / 2) // what comes from outside has its share of the turn in any case
 	}
-	l.closed = l.host.overData.Load() > 0 || l.host.pending.Load() > l.host.cfg.SendTotal || l.fulls > 0 && l.backlogged()
+	l.closed = l.mute || l.host.overData.Load() > 0 || l.host.pending.Load() > l.host.cfg.SendTotal || l.fulls > 0 && l.backlogged()
 	if len(l.held) > 0 {
 		l.release()
 	}
@@ -174,6 +178,7 @@ func (l *loop) turn(wait bool) bool {
 		l.take()
 		l.threadsFirst = l.left <= 0 && !threads && l.handed()
 	}
+	l.clock(0) // what was executed after a stop in the middle of the turn must not reach clients
 	l.env.TakeDirty(l.send1)
 	if l.now-l.seenAt > int64(inspectEvery) {
 		l.seenAt = l.now
@@ -182,17 +187,19 @@ func (l *loop) turn(wait bool) bool {
 	return l.left < turnSignals || len(events) > 0 || len(l.queued) > 0 || l.env.Jobs()
 }
 
-// sleep waits until a socket is ready, a timer is due, or another goroutine has something for the loop.
-func (l *loop) sleep() []ready {
+// sleep waits until a socket is ready, a timer is due, or another goroutine has something for the loop. It returns how
+// long it meant to wait at most, in ns.
+func (l *loop) sleep() ([]ready, int64) {
 	l.sleeping.Store(true)
 	if l.posted.Load() || l.handed() || l.roomAgain() {
 		l.sleeping.Store(false)
-		return l.poll.peek()
+		return l.poll.peek(), 0
 	}
-	l.setNow()
-	events := l.poll.wait(l.pause())
+	l.clock(0)
+	msec := l.pause()
+	events := l.poll.wait(msec)
 	l.sleeping.Store(false)
-	return events
+	return events, int64(msec) * 1_000_000
 }
 
 // roomAgain tells whether a ring that was full has room: its consumer may have looked before this loop wanted to be woken.
@@ -208,27 +215,16 @@ func (l *loop) roomAgain() bool {
 	return false
 }
 
-// pause is how many milliseconds the loop may sleep; -1 is for ever.
+// pause is how many milliseconds the loop may sleep.
 func (l *loop) pause() int {
-	t := int64(-1)
-	shorten := func(d int64) {
-		if d = max(d, 0); t < 0 || d < t {
-			t = d
-		}
-	}
+	t := int64(sleepMost)
 	if due, ok := l.env.NextTimer(); ok {
-		shorten(due - l.now)
+		t = min(t, due-l.now)
 	}
 	if len(l.held) > 0 {
-		shorten(int64(holdCheck))
+		t = min(t, int64(holdCheck))
 	}
-	if l.overs > 0 {
-		shorten(int64(inspectEvery))
-	}
-	if t < 0 {
-		return -1
-	}
-	return int(min((t+999_999)/1_000_000, 1<<30))
+	return int((max(t, 0) + 999_999) / 1_000_000)
 }
 
 // runQueued serves the sockets that wait for their turn. Whoever used up a turn's budget waits again behind those that
@@ -258,11 +254,11 @@ func (l *loop) event(e *ready) {
 	if e.Events&writable != 0 {
 		l.send(s)
 	}
-	if s.fd < 0 || e.Events&(readable|broken) == 0 {
+	if s.fd < 0 || e.Events&(readable|broken|hungup) == 0 {
 		return
 	}
 	switch {
-	case s.held && e.Events&broken != 0:
+	case s.kind == signal.PeerAPI && e.Events&(broken|hungup) != 0: // what it has sent and we have not read matters to nobody
 		l.lose(s, DownByPeer, "closed by the peer")
 	case l.left > 0:
 		l.read(s)
@@ -282,7 +278,7 @@ func (l *loop) drain() {
 	for time.Now().Before(end) {
 		n := 0
 		for _, s := range l.list {
-			if l.waiting(s) > 0 {
+			if l.waiting(s) > 0 && !(l.mute && s.kind == signal.PeerAPI) {
 				n++
 			}
 		}
@@ -325,10 +321,10 @@ func (l *loop) enable(node uint8) {
 		return
 	}
 	s.enabled = true
-	s.events = readable
-	if len(s.rest) > 0 {
-		s.events |= writable
+	if s.kind == signal.PeerData {
+		l.heard[s.node] = l.now
 	}
+	s.events = l.wanted(s)
 	if err := l.poll.add(s.fd, s.events); err != nil {
 		l.lose(s, DownByUs, fmt.Sprintf("cannot watch its socket: %v", err))
 	}

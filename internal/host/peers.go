@@ -27,7 +27,7 @@ const (
 	stateOpening                // all are there; the loops are taking them over
 	stateUp                     // signals flow
 	stateClosing                // the loops are letting go
-	stateTaken                  // down, and the core has not finished with the failure yet (not of data nodes)
+	stateTaken                  // down, and the core has not finished with the failure yet
 )
 
 // peer is another node. What is not configuration or atomic is behind Host.mu.
@@ -36,6 +36,8 @@ type peer struct {
 	node uint8
 	// over is how many of its sockets have more to send than the soft limit.
 	over atomic.Int32
+	// upAt is when the link came up, ns of the host's clock; 0 = there is none.
+	upAt atomic.Int64
 
 	state  state
 	secret [2]uint32 // of the peer's run
@@ -218,24 +220,26 @@ func (h *Host) stepDone(p *peer) bool {
 // announce runs on main: the blocks hear of the link, then every loop reads from it.
 func (h *Host) announce(l *loop, p *peer) {
 	h.tell(l, signal.NumLinkUpRep, p.rep)
+	l.env.RunJobs(l.job, turnSignals) // what follows from it on this thread
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.set(stateUp)
+	p.upAt.Store(l.now)
 	for _, o := range h.loops {
 		o.post(func(o *loop) { o.enable(p.node) })
 	}
 	if p.lost {
+		p.upAt.Store(0)
 		h.close(p)
 	}
 }
 
-// tell gives membership a LinkRep, and runs what follows from it on this thread.
+// tell gives membership a LinkRep.
 func (h *Host) tell(l *loop, num uint16, rep signal.LinkRep) {
 	s := kernel.Send[signal.LinkRep](l.env, signal.MakeAddr(h.cfg.Node, signal.BlockMembership, 0), h.self, num)
 	head := s.Head
 	*s = rep
 	s.Head = head
-	l.env.RunJobs(l.job, turnSignals)
 }
 
 // down says that a link is lost; any goroutine may call it, more than once.
@@ -246,8 +250,9 @@ func (h *Host) down(p *peer, code uint32, why string) {
 		return
 	}
 	p.lost, p.cause = true, downWhy{code, why}
+	p.upAt.Store(0)
 	h.cfg.Log("link to node %d closed: %s", p.node, why)
-	if code == DownBadFrame || code == DownByUs {
+	if code == DownBadFrame || code == DownByUs && why != byOrder {
 		h.report(event.TransporterError, why, uint32(p.node), code)
 	}
 	if p.state == stateUp {
@@ -273,6 +278,10 @@ func (h *Host) close(p *peer) {
 
 // marked counts the marks for a peer that have come from all threads, the own included.
 func (l *loop) marked(node uint8) {
+	if node == l.env.Node() {
+		l.host.answered(l)
+		return
+	}
 	l.marks[node]++
 	if int(l.marks[node]) < len(l.in) {
 		return
@@ -293,8 +302,31 @@ func (h *Host) bury(l *loop, p *peer) {
 	rep.Code = p.cause.code
 	h.mu.Unlock()
 	h.tell(l, signal.NumLinkDownRep, rep)
-	if p.Kind == signal.PeerData { // membership tells a data node's runs apart by its links alone
-		h.free(p.node)
+}
+
+// byOrder is why a link ended that membership wanted to end.
+const byOrder = "the node is no member of the cluster"
+
+// closeLink runs on main: membership wants to hear nothing more of a node. If there is a link it ends like any other;
+// else that is said at once, and the node may not link again before it is free.
+func (h *Host) closeLink(l *loop, node uint8) {
+	p := h.peers[node]
+	if p == nil {
+		return
+	}
+	h.mu.Lock()
+	state := p.state
+	if state == stateDown || state == stateGathering {
+		p.discard()
+		p.set(stateTaken)
+	}
+	h.mu.Unlock()
+	switch state {
+	case stateOpening, stateUp:
+		h.down(p, DownByUs, byOrder)
+	case stateClosing: // the word about it is on its way
+	default:
+		h.tell(l, signal.NumLinkDownRep, signal.LinkRep{Node: uint32(node), Kind: uint32(p.Kind), Code: DownByUs})
 	}
 }
 

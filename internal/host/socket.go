@@ -44,6 +44,9 @@ type socket struct {
 	tookAt int64
 	// pending is what was last counted as waiting in the host's sum, bytes.
 	pending int64
+	// owed is how many bytes that it held at main's last question have not been read; owes: the question still waits for it.
+	owed int
+	owes bool
 	// peak is the largest batch since the last look at buffer sizes, bytes.
 	peak int
 }
@@ -55,7 +58,7 @@ func (l *loop) waiting(s *socket) int {
 
 // heldBack tells whether a client must not be read from now.
 func (l *loop) heldBack(s *socket) bool {
-	return l.closed || s.peer.over.Load() > 0 || l.waiting(s) > s.peer.SendSoft
+	return l.closed || s.peer.over.Load() > 0 || l.waiting(s) > s.peer.SendSoft || l.env.Buf(l.self).Len() > jobsMost
 }
 
 // read takes what the socket has and executes it.
@@ -71,6 +74,8 @@ func (l *loop) read(s *socket) {
 	n, e := receive(s.fd, l.buf[k:min(k+s.peer.ReadBytes, len(l.buf))])
 	switch {
 	case e == errAgain:
+		s.owed = 0
+		l.paid(s)
 		return
 	case e != 0:
 		l.lose(s, DownByPeer, e.Error())
@@ -79,7 +84,12 @@ func (l *loop) read(s *socket) {
 		l.lose(s, DownByPeer, "closed by the peer")
 		return
 	}
+	if s.kind == signal.PeerData {
+		l.heard[s.node] = l.now
+		s.owed -= n
+	}
 	l.digest(s, l.buf[:k+n])
+	l.paid(s)
 }
 
 // again goes on with a socket that a former turn had no budget for: it executes the frames in carry, or reads.
@@ -93,6 +103,7 @@ func (l *loop) again(s *socket) {
 		return
 	}
 	l.digest(s, l.buf[:copy(l.buf, s.carry)])
+	l.paid(s)
 }
 
 // digest executes the frames in b, which is the loop's read buffer, and keeps what is left of them.
@@ -151,19 +162,26 @@ func (l *loop) release() {
 	l.held = kept
 }
 
+// wanted is what the poller is to watch for.
+func (l *loop) wanted(s *socket) (events uint32) {
+	if !s.held {
+		events = readable
+	}
+	if s.kind == signal.PeerAPI {
+		events |= hungup
+	}
+	if len(s.rest) > 0 {
+		events |= writable
+	}
+	return events
+}
+
 // watch tells the poller what the socket waits for.
 func (l *loop) watch(s *socket) {
 	if !s.enabled || s.fd < 0 {
 		return
 	}
-	var want uint32
-	if !s.held {
-		want = readable
-	}
-	if len(s.rest) > 0 {
-		want |= writable
-	}
-	if want != s.events {
+	if want := l.wanted(s); want != s.events {
 		s.events = want
 		if err := l.poll.change(s.fd, want); err != nil {
 			l.lose(s, DownByUs, err.Error())
@@ -174,7 +192,7 @@ func (l *loop) watch(s *socket) {
 // send writes what waits for a socket, as far as the kernel takes it.
 func (l *loop) send(s *socket) {
 	took, ok := l.sendRest(s)
-	if ok && len(s.rest) == 0 {
+	if ok && len(s.rest) == 0 && !(l.mute && s.kind == signal.PeerAPI) {
 		var n int
 		n, ok = l.sendNew(s)
 		took += n
@@ -296,7 +314,7 @@ func (l *loop) flush(d kernel.Dest, b *kernel.Buf) {
 		b.Consume(b.Len())
 	case b.Broken:
 		l.overflow(s, s.peer.SendHard, "more than its send buffer holds")
-	case len(s.rest) > 0:
+	case len(s.rest) > 0, l.mute && s.kind == signal.PeerAPI:
 		l.measure(s, false)
 	default:
 		l.send(s)
@@ -350,6 +368,7 @@ func (l *loop) forget(s *socket) {
 	}
 	s.carry, s.rest, s.spare = nil, nil, nil
 	l.env.Buf(kernel.Dest(s.node)).Close()
+	l.paid(s)
 }
 
 // lose drops a socket and with it the whole link.

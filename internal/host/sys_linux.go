@@ -12,6 +12,7 @@ const (
 	readable = syscall.EPOLLIN
 	writable = syscall.EPOLLOUT
 	broken   = syscall.EPOLLERR | syscall.EPOLLHUP
+	hungup   = syscall.EPOLLRDHUP
 )
 
 // errAgain says that a socket has nothing to give or takes nothing now.
@@ -112,6 +113,16 @@ func hungUp(fd int) bool {
 	var b [1]byte
 	n, _, e := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), 1, syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
 	return e == 0 && n == 0 || e != 0 && e != syscall.EAGAIN && e != syscall.EINTR
+}
+
+// unread is how many bytes a socket has for us.
+func unread(fd int) int {
+	var n int32
+	_, _, e := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	if e != 0 {
+		return 0
+	}
+	return int(n)
 }
 
 func closeSocket(fd int) { _ = syscall.Close(fd) }

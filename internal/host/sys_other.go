@@ -17,6 +17,7 @@ const (
 	readable = 1
 	writable = 4
 	broken   = 24
+	hungup   = 8192
 	errAgain = syscall.EAGAIN
 )
 
@@ -36,6 +37,7 @@ func (p *poller) wait(int) []ready         { return nil }
 func (p *poller) wake()                    {}
 func (p *poller) woken()                   {}
 func hungUp(int) bool                      { return false }
+func unread(int) int                       { return 0 }
 func closeSocket(int)                      {}
 func finish(int)                           {}
 func adviseHuge(unsafe.Pointer, uintptr)   {}

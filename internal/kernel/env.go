@@ -44,6 +44,7 @@ type Env struct {
 	out    [firstThread + MaxThreads]Buf
 	dirty  []Dest
 	timers timers
+	tick   signal.TickOrd // of the timer that is being delivered
 	rng    uint64
 	marks  Marks
 	// Delivered counts signals executed by this thread.

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -187,4 +188,33 @@ func TestABufferHasRoomBehindItsLastByte(t *testing.T) {
 	b.Init(64, 1<<10)
 	b.Reserve(2 << 10)
 	full("a broken one", &b)
+}
+
+// Timers that are due are delivered ahead of signals that wait, in their order; those that they set wait for the next call.
+func TestTimersRunAheadOfJobs(t *testing.T) {
+	e := newEnv()
+	e.SetNow(1000)
+	Send[signal.StepConf](e, addrA, addrB, signal.NumCommitConf).TcRef = 1
+	for _, d := range []int64{30, 10, 20, 40} {
+		e.Tick(addrA, d, uint32(d), 0, 0)
+	}
+	e.SetNow(1030)
+	var got []uint32
+	run := func() {
+		e.RunTimers(func(p unsafe.Pointer) {
+			o := (*signal.TickOrd)(p)
+			if got = append(got, o.Kind); o.To != addrA || o.From != addrA || o.Num != signal.NumTickOrd || o.Bytes() != uint32(unsafe.Sizeof(*o)) {
+				t.Fatalf("%+v", o)
+			}
+			if o.Kind < 100 {
+				e.Tick(addrA, 0, o.Kind+100, 0, 0)
+			}
+		})
+	}
+	run()
+	run()
+	want := []uint32{10, 20, 30, 110, 120, 130}
+	if !slices.Equal(got, want) || !e.Jobs() {
+		t.Fatalf("%v, want %v", got, want)
+	}
 }

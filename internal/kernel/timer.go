@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"unsafe"
+
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/signal"
 )
@@ -52,26 +54,45 @@ func (e *Env) NextTimer() (due int64, ok bool) {
 func (e *Env) FireTimers() {
 	t := &e.timers
 	for len(t.heap) > 0 && t.heap[0].due <= e.now {
-		x := t.heap[0]
-		n := len(t.heap) - 1
-		t.heap[0] = t.heap[n]
-		t.heap = t.heap[:n]
-		h := t.heap
-		for i := 0; ; {
-			c := 2*i + 1
-			if c >= n {
-				break
-			}
-			if c+1 < n && h[c+1].before(&h[c]) {
-				c++
-			}
-			if !h[c].before(&h[i]) {
-				break
-			}
-			h[i], h[c] = h[c], h[i]
-			i = c
-		}
+		x := t.pop()
 		s := Send[signal.TickOrd](e, x.to, x.to, signal.NumTickOrd)
 		s.Kind, s.A, s.B = x.kind, x.a, x.b
 	}
+}
+
+// RunTimers delivers the TickOrd of every timer that is due at Now, ahead of the signals in the job buffer, so that a
+// long queue of these makes no timer late. Timers that are set meanwhile wait for the next call.
+func (e *Env) RunTimers(deliver func(unsafe.Pointer)) {
+	t := &e.timers
+	for last := t.seq; len(t.heap) > 0 && t.heap[0].due <= e.now && t.heap[0].seq <= last; {
+		x := t.pop()
+		e.tick = signal.TickOrd{Head: signal.Head{Len: uint16(unsafe.Sizeof(e.tick) / 4), Num: signal.NumTickOrd, To: x.to, From: x.to},
+			Kind: x.kind, A: x.a, B: x.b}
+		e.Delivered++
+		deliver(unsafe.Pointer(&e.tick))
+	}
+}
+
+// pop takes the earliest timer out.
+func (t *timers) pop() timer {
+	x := t.heap[0]
+	n := len(t.heap) - 1
+	t.heap[0] = t.heap[n]
+	t.heap = t.heap[:n]
+	h := t.heap
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= n {
+			break
+		}
+		if c+1 < n && h[c+1].before(&h[c]) {
+			c++
+		}
+		if !h[c].before(&h[i]) {
+			break
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+	return x
 }

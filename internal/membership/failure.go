@@ -105,6 +105,7 @@ func (b *Block) onDataNodeLost(n uint8) {
 	b.links.Remove(n)
 	stopped := b.peers[n].known && b.peers[n].state == signal.PeerStopping
 	b.peers[n] = peer{group: b.peers[n].group}
+	b.free(n)
 	if !b.memberSet.Has(n) {
 		b.tryStart() // it may have been the one whose number was lowest
 		return

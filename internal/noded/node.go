@@ -92,11 +92,18 @@ func (p *process) build() (*host.Host, error) {
 	h, err := host.New(host.Config{Node: p.config.Node, Threads: threads, Main: p.layout.Main, Receivers: p.layout.Receivers,
 		LDMs: len(p.layout.LDMs), TCs: len(p.layout.TCs), Name: signal.NameHash(p.mgm.conf.Name), Secret: p.mgm.secret,
 		Peers: p.peers(), Listener: p.listener, SendTotal: p.conf.Int("TotalSendBufferMemory"),
-		TraceDir: p.dataDir(), TracesKept: int(min(p.conf.Int("MaxNoOfSavedMessages"), 1<<16)), Log: p.log.info, Observe: p.observe})
+		StallLimit: stallLimit(p.conf.Int("HeartbeatIntervalDbDb")),
+		TraceDir:   p.dataDir(), TracesKept: int(min(p.conf.Int("MaxNoOfSavedMessages"), 1<<16)), Log: p.log.info, Observe: p.observe})
 	if err != nil {
 		return nil, fail(exitcode.Network, "%v", err)
 	}
 	return h, nil
+}
+
+// stallLimit is how long a thread may not run, in ns, before the node doubts that it is still in the cluster: the others
+// give it up after four heartbeats, it doubts a little before the third.
+func stallLimit(heartbeat int64) int64 {
+	return min(heartbeat, 1<<32) * 1_000_000 * 11 / 4
 }
 
 // observe sees what the node reports about itself.
