@@ -62,6 +62,12 @@ func newPeer(t *testing.T, n *testNode, node uint8) []*client {
 	return all
 }
 
+// spin keeps a thread from doing anything else.
+func spin(d time.Duration) {
+	for begin := time.Now(); time.Since(begin) < d; {
+	}
+}
+
 // chain makes count ChainConfs to an ldm.
 func (c *client) chain(ldm, count int) []byte {
 	var b []byte
@@ -123,7 +129,7 @@ func TestAQuestionIsAnsweredBehindWhatHadArrived(t *testing.T) {
 
 func TestSilenceAndStallsAreMeasured(t *testing.T) {
 	n := newTestNode(t, 5, 2, nil)
-	n.handle = func(*kernel.Env, *signal.Head) { time.Sleep(30 * time.Millisecond) }
+	n.handle = func(*kernel.Env, *signal.Head) { spin(30 * time.Millisecond) }
 	n.run(t)
 	p := newPeer(t, n, 7)
 	age := func() signal.HeardConf {
@@ -204,7 +210,7 @@ func TestAfterAStallClientsWaitUntilTheNodeIsTrusted(t *testing.T) {
 		begun, trusted := make(chan struct{}, 1), atomic.Bool{}
 		n.handle = func(env *kernel.Env, h *signal.Head) {
 			begun <- struct{}{}
-			time.Sleep(400 * time.Millisecond)
+			spin(400 * time.Millisecond)
 			kernel.Send[signal.WriteConf](env, h.From, h.To, signal.NumWriteConf).Ref = 1000 // decided after the stall
 		}
 		n.run(t)
