@@ -51,6 +51,10 @@ func (x *run) decide(t *txn) {
 	}
 	if !found[0].committed {
 		t.state = txnAborted
+		if t.certain {
+			x.net.failf("%v is not there, but its client was told that it is committed: %v", t, found[0].by)
+			return
+		}
 		if t.seen != nil {
 			x.net.failf("%v was rolled back, but %v has read what it wrote", t, t.seen)
 		}

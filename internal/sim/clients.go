@@ -18,6 +18,8 @@ type api struct {
 	random   *Random
 	conn     *client.Conn
 	sessions []*session
+	asked    []*asking // requests about tables under way
+	down     bool      // it was killed, and does not know all tables yet
 	seen     *client.View
 }
 
@@ -87,7 +89,7 @@ func (a *api) boot() {
 // open makes the client's block. first is where transaction numbers begin.
 func (s *session) open(first uint32) {
 	s.s = client.NewSession(s.thread.Env, client.Config{Instance: uint16(s.index), MaxTransactions: len(s.byTx), MaxOperations: s.operations,
-		FirstTx: first, Done: s.done})
+		FirstTx: first, WaitTimeout: s.api.cluster.o.wait(), Done: s.done})
 	s.s.SetView(s.api.seen)
 }
 

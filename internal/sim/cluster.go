@@ -26,8 +26,6 @@ type cluster struct {
 	ended func(d *dataNode, r exit)
 	// disturbed: something was done to the cluster since it was started, so that what a node complains of may be the effect.
 	disturbed bool
-	// hold: nodes that end are not started again by themselves.
-	hold bool
 }
 
 // dataNode is a data node and what the simulator plays for it: memory, and whatever the runtime is told.
@@ -90,6 +88,9 @@ func (c *cluster) boot(id int) error {
 	}
 	d := &dataNode{proc: c.net.addProcess(uint8(id), signal.PeerData, layout.Threads, r), random: r}
 	p := d.proc
+	if o.Drift != nil {
+		p.ppm = o.Drift[id-1]
+	}
 	p.ldms, p.tcs = uint32(len(layout.LDMs)), uint32(len(layout.TCs))
 	p.onLink = func(peer *Process, num uint16) { c.report(p, peer, num) }
 	p.stalled = func(ns int64) { c.stalled(p, ns) }

@@ -28,10 +28,11 @@ type end struct {
 
 // wire is the way from one node's machine to another's.
 type wire struct {
-	cut    int      // by so many faults
-	healed []func() // what the far end will learn when the wire is mended
-	slow   Delay    // in addition to what each link takes; zero = nothing
-	dials  bool     // lower index first: somebody tries to open a link
+	cut     int      // by so many faults
+	healed  []func() // what the far end will learn when the wire is mended
+	slow    Delay    // in addition to what each link takes; zero = nothing
+	suspect int64    // until then nodes may give each other up for what was wrong with it
+	dials   bool     // lower index first: somebody tries to open a link
 }
 
 // never is when a signal on a cut wire arrives.

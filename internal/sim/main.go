@@ -44,7 +44,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 func parse(args []string) (*command, *options.Set, error) {
-	c := &command{first: 1, last: 1, wanted: Wanted{DataNodes: 4, Replicas: 2}, jobs: runtime.GOMAXPROCS(0)}
+	c := &command{first: 1, last: 1, wanted: Wanted{DataNodes: 4, Replicas: 2, Faults: faultsDelay}, jobs: runtime.GOMAXPROCS(0)}
 	s := options.New("[options]", "Simulates a whole cluster and its clients on virtual time, from one seed, and checks what the clients were told.\n"+
 		"The same seed and options give the same run, signal for signal; the digest tells whether two runs were the same.")
 	seeds := func(first, last string) error {
@@ -79,13 +79,15 @@ func parse(args []string) (*command, *options.Set, error) {
 		return nil
 	})
 	s.Int(&c.wanted.Transactions, "transactions", "N", "about how many transactions a run has at most; default 20000", 1, 1<<30)
-	s.Func("faults", "LIST", "delay: random delays and orders alone, which every run has; none is the same", func(v string) error {
-		for _, f := range strings.Split(v, ",") {
-			if f = strings.TrimSpace(f); f != "delay" && f != "none" {
-				return fmt.Errorf("fault %q is not supported yet: only delay is, and none", f)
-			}
-		}
-		return nil
+	s.Func("faults", "LIST", "what may happen: "+strings.Join(faultSetNames[:], ", ")+", all, none; default all. Random delays and orders every run has", func(v string) error {
+		f, err := parseFaults(v)
+		c.wanted.Faults = f
+		return err
+	})
+	s.Func("schedule", "LIST", "what happens, instead of what the seed draws: 'kill 2 for 1s @4.2s; cut 1-3 for 2s @7s'", func(v string) error {
+		list, err := parseSchedule(v)
+		c.wanted.Schedule = list
+		return err
 	})
 	s.String(&c.trace, "trace", "FILE", "writes a line for each delivered signal; - is standard output")
 	s.Int(&c.jobs, "jobs", "N", "runs at the same time; default: as many as there are CPUs", 1, 256)

@@ -111,6 +111,8 @@ type txn struct {
 	// floor is the epoch that this transaction must not be older than, should it commit: somebody saw its rows after
 	// newer ones were acknowledged.
 	floor uint64
+	// certain: its client was told that it is committed, but not in which epoch.
+	certain bool
 	// seen: another transaction has read what this one wrote, before its outcome was known.
 	seen *txn
 	// rivals are transactions that came to hold a lock while this one held a conflicting one, as their clients heard of
@@ -170,7 +172,9 @@ type model struct {
 	// writes are all writes that were ever sent, by tag.
 	writes []write
 	doubts []*txn // whose outcome is unknown
-	stats  statistics
+	// disturbed: links were cut or nodes failed, so that errors may come from that.
+	disturbed bool
+	stats     statistics
 }
 
 type cellKey struct {
@@ -561,7 +565,7 @@ func (m *model) allowed(t *txn, e *ndberror.Error) {
 	ok := false
 	switch {
 	case e.Code == ndberror.NodeFailed || e.Code == ndberror.ClusterNotReady:
-		ok = m.stats.Links > 0
+		ok = m.disturbed
 	case e.Code == ndberror.SessionClosed:
 		ok = t.slot.s.closing
 	case e.Code == ndberror.NotFound:
@@ -574,9 +578,10 @@ func (m *model) allowed(t *txn, e *ndberror.Error) {
 		ok = true
 	case e.Class == ndberror.ClassSchema:
 		ok = passing
+	case e.Class == ndberror.ClassNodeRecovery || e.Class == ndberror.ClassNodeShutdown || e.Class == ndberror.ClassUnknownResult:
+		ok = m.disturbed
 	default:
-		ok = e.Class.Temporary() && e.Class != ndberror.ClassNodeRecovery && e.Class != ndberror.ClassNodeShutdown &&
-			e.Class != ndberror.ClassInternalTemporary
+		ok = e.Class.Temporary() && e.Class != ndberror.ClassInternalTemporary
 	}
 	if !ok {
 		m.failf("%v failed with %v, which nothing it did explains (everything it touched is its own: %v)", t, e, exact)

@@ -13,6 +13,9 @@ type Wanted struct {
 	VirtualTime int64
 	// Transactions is about how many the load runs; 0 means defaultTransactions.
 	Transactions int
+	// Faults that may happen. Schedule, if not nil, is what happens instead of what the seed draws.
+	Faults   faultSet
+	Schedule []fault
 }
 
 const (
@@ -50,6 +53,16 @@ type Options struct {
 
 	Weather Weather
 	Load    LoadOptions
+	Chaos   ChaosOptions
+	Drift   []int64 // of each data node's clock, in millionths
+}
+
+// wait is how long a client waits for an answer, ns; 0 = for ever.
+func (o *Options) wait() int64 {
+	if o.Chaos.Faults&^(faultsDelay|faultsDrift) == 0 && o.Chaos.Schedule == nil {
+		return 0
+	}
+	return 10 * second
 }
 
 // Layout is what the configuration says about the threads of a data node.
@@ -122,6 +135,14 @@ func Draw(seed uint64, w Wanted) Options {
 	o.drawParameters(r.Sub("parameters"))
 	o.Weather = drawWeather(r.Sub("weather"))
 	o.drawLoad(r.Sub("load"), w)
+	o.Chaos = drawChaos(r.Sub("faults"), w.Faults, o.VirtualTime)
+	o.Chaos.Schedule = w.Schedule
+	if o.Chaos.Faults.has(faultsDrift) {
+		d := r.Sub("drift")
+		for range o.DataNodes {
+			o.Drift = append(o.Drift, int64(d.Between(-200, 200)))
+		}
+	}
 	o.InvariantsEvery = Pick(r.Sub("invariants"), 20, 200, 2000, 2000)
 	return o
 }
@@ -212,7 +233,10 @@ func (o Options) String() string {
 		o.Seed, o.DataNodes, o.Replicas, o.Threads, o.PartitionsPerNode, o.Clients, o.Sessions, ns(o.VirtualTime))
 	fmt.Fprintf(&b, "epochs every %d ms, checkpoints every %d ms, lock timeout %d ms, inactive timeout %d ms, %d transactions, %d operations, %d MB, %d KB of copies\n",
 		o.EpochMillis, o.CheckpointMillis, o.LockTimeoutMillis, o.InactiveMillis, o.MaxTransactions, o.MaxOperations, o.DataMemoryMegabyte, o.CopyKilobyte)
-	fmt.Fprintf(&b, "weather %v\nload %+v", o.Weather, o.Load)
+	fmt.Fprintf(&b, "weather %v\nload %+v\n", o.Weather, o.Load)
+	c := &o.Chaos
+	fmt.Fprintf(&b, "faults %v every %s, biased 1/%d, early %v, down %s, long %s, drift %v ppm", c.Faults, ns(c.Interval), c.Biased, c.Early, ns(c.Down),
+		ns(c.Long), o.Drift)
 	return b.String()
 }
 

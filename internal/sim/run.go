@@ -35,7 +35,11 @@ type run struct {
 	cluster *cluster
 	apis    []*api
 	load    *load
-	epoch   signal.GCI // the newest that a node was told to be committed
+	watch   *watch
+	chaos   *chaos
+	// note, if set, gets what happens besides signals.
+	note  func(text string)
+	epoch signal.GCI // the newest that a node was told to be committed
 }
 
 // Run simulates a cluster and its clients. The result depends on the options alone.
@@ -47,12 +51,15 @@ func Run(o Options, c Config) (Result, error) {
 	}
 	defer n.close()
 	x := &run{o: o, net: n}
+	x.watch = &watch{x: x}
 	if c.Trace != nil {
 		fmt.Fprintf(c.Trace, "%v\n", o)
 		n.trace = func(at int64, h *signal.Head) { fmt.Fprintln(c.Trace, traceLine(at, h)) }
+		x.note = func(text string) { fmt.Fprintf(c.Trace, "%12.3f # %s\n", float64(n.now)/1000, text) }
 	}
 	n.tamper = c.tamper
 	n.after = func(_ *Thread, h *signal.Head) {
+		x.watch.see(h)
 		if h.Num == signal.NumEpochRep {
 			x.epoch = max(x.epoch, signal.JoinGCI((*signal.EpochRep)(unsafe.Pointer(h)).GCI))
 		}
@@ -66,6 +73,8 @@ func Run(o Options, c Config) (Result, error) {
 	for i := range o.Clients {
 		x.apis = append(x.apis, newAPI(x.cluster, uint8(firstClient+i), o.Sessions, 64, 64*64, r.Sub("api").Sub(fmt.Sprint(i))))
 	}
+	x.chaos = newChaos(x, r.Sub("chaos"))
+	x.cluster.ended = x.chaos.ended
 	x.load = newLoad(n, &x.o, r.Sub("load"), x.apis)
 	if c.prepare != nil {
 		c.prepare(x)
@@ -79,7 +88,12 @@ func Run(o Options, c Config) (Result, error) {
 func (x *run) all() {
 	n, l := x.net, x.load
 	x.cluster.start()
-	x.until("the cluster to start", 60*second, x.ready)
+	if x.o.Chaos.Early && x.o.Chaos.Schedule == nil {
+		x.chaos.start()
+		n.runUntil(n.now+2*second, nil)
+		x.chaos.heal()
+	}
+	x.until("the cluster to start", 60*second, x.healthy)
 
 	x.step("the tables to be created", func(done func()) { x.createTables(0, done) })
 	var chains []*cell
@@ -96,10 +110,12 @@ func (x *run) all() {
 	l.changeSchema(l.o.SchemaChanges, x.o.VirtualTime/int64(2*l.o.SchemaChanges+2), func() { schema = true })
 	l.reopenSessions(l.o.Reopened, x.o.VirtualTime/int64(l.o.Reopened+1))
 	l.cutLinks(x.cluster, l.o.Cuts, x.o.VirtualTime/int64(l.o.Cuts+1))
+	x.chaos.start()
 	n.runUntil(n.now+x.o.VirtualTime, l.idle)
+	x.chaos.heal()
+	x.until("all nodes to be members that lead, after everything was healed", 60*second, x.healthy)
 	l.stop()
 	x.until("the last transactions", x.answerLimit(), func() bool { return l.begun == l.ended && schema })
-	x.until("links that were cut to come back", 10*second, x.ready)
 	x.rest()
 
 	l.startOn(phaseReadBack, l.model.lasting())
@@ -170,6 +186,30 @@ func (o *Options) epochTime() int64 {
 	return int64(min(o.EpochMillis, o.CheckpointMillis)) * millisecond
 }
 
+// healthy tells whether all data nodes are started, members of one view, all of them leading, and every client knows that.
+func (x *run) healthy() bool {
+	v := x.watch.newest()
+	if v == nil || len(v.Members) != x.o.DataNodes {
+		return false
+	}
+	for _, m := range v.Members {
+		if m.State != signal.MemberLeading {
+			return false
+		}
+	}
+	for _, d := range x.cluster.nodes {
+		if !d.proc.alive() || d.state.State != signal.StateStarted || x.watch.of(d.proc.ID).view.Number != v.Number {
+			return false
+		}
+	}
+	for _, a := range x.apis {
+		if a.down {
+			return false
+		}
+	}
+	return x.ready()
+}
+
 // ready tells whether every client knows every data node as started.
 func (x *run) ready() bool {
 	for _, a := range x.apis {
@@ -190,7 +230,7 @@ func (x *run) createTables(i int, done func()) {
 		return
 	}
 	r := l.tables[i]
-	l.create(x.apis[i%len(x.apis)], r, func() {
+	l.create(x.apis[i%len(x.apis)], r, false, func() {
 		l.openEverywhere(r, func() { x.createTables(i+1, done) })
 	})
 }
@@ -210,7 +250,7 @@ func (x *run) leave() {
 	x.step("the tables to be dropped", func(done func()) {
 		left := len(l.tables)
 		for i, r := range l.tables {
-			l.drop(x.apis[i%len(x.apis)], r, func() {
+			l.drop(x.apis[i%len(x.apis)], r, false, func() {
 				if left--; left == 0 {
 					done()
 				}

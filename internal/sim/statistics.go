@@ -19,6 +19,8 @@ type statistics struct {
 	// Links counts links between a client and a data node that were cut, Unknown commits whose outcome the client could not
 	// know because of that or of the end of its session.
 	Links, Unknown int
+	// Reborn counts clients that were killed and started again.
+	Reborn int
 }
 
 func (s *statistics) committed(kind int) { s.Committed[kind]++ }
@@ -50,6 +52,7 @@ func (s *statistics) add(o *statistics) {
 	s.Cut += o.Cut
 	s.Links += o.Links
 	s.Unknown += o.Unknown
+	s.Reborn += o.Reborn
 }
 
 // transactions are those that ended, however.

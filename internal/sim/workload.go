@@ -156,7 +156,7 @@ func (l *load) reopenSessions(times int, pause int64) {
 	}
 	l.net.at(l.net.now+l.random.Exponential(pause), func() {
 		a := l.apis[l.random.Int(len(l.apis))]
-		if l.phase == phaseLoad {
+		if l.phase == phaseLoad && !a.down {
 			a.sessions[l.random.Int(len(a.sessions))].reopen(&l.model.stats)
 		}
 		l.reopenSessions(times-1, pause)
@@ -170,8 +170,9 @@ func (l *load) cutLinks(c *cluster, times int, pause int64) {
 	}
 	l.net.at(l.net.now+l.random.Exponential(pause), func() {
 		a, d := l.apis[l.random.Int(len(l.apis))], c.nodes[l.random.Int(len(c.nodes))]
-		if l.phase == phaseLoad && linked(a.proc, d.proc) && a.conn.Requests() == 0 {
+		if l.phase == phaseLoad && linked(a.proc, d.proc) {
 			l.model.stats.Links++
+			l.model.disturbed = true
 			c.net.closeLink(a.proc, d.proc.ID, l.random)
 		}
 		l.cutLinks(c, times-1, pause)
@@ -219,7 +220,7 @@ func (l *load) take(n int) []*cell {
 // begin starts the stream's next transaction.
 func (x *slot) begin() {
 	l := x.l
-	if x.t != nil || l.net.failure != nil {
+	if x.t != nil || l.net.failure != nil || x.s.api.down {
 		return
 	}
 	switch {
@@ -371,7 +372,8 @@ func (x *slot) end(t *txn, committed bool, err *ndberror.Error) {
 	switch {
 	case committed && t.tx.Err() == nil:
 		l.model.ended(t, true, gci, nil)
-	case t.move == moveCommit && err != nil && (err.Code == ndberror.AnswerLost || err.Code == ndberror.CommittedNotRead):
+	case t.move == moveCommit && err != nil && (err.Class == ndberror.ClassUnknownResult || err.Code == ndberror.CommittedNotRead):
+		t.certain = err.Code == ndberror.CommittedNotRead
 		l.model.inDoubt(t)
 	default:
 		l.model.ended(t, false, 0, err)
@@ -381,12 +383,7 @@ func (x *slot) end(t *txn, committed bool, err *ndberror.Error) {
 	}
 	x.s.byTx[t.tx.Index()] = nil
 	t.tx.Release()
-	t.tx = nil
-	for _, a := range t.actions { // the records go to other transactions
-		a.o, a.row = nil, nil
-	}
-	x.t = nil
-	l.ended++
+	x.forget(t)
 	wait := int64(0)
 	if l.phase == phaseLoad && x.random.Chance(1, 4) {
 		wait = x.random.Exponential(l.pace)
@@ -395,6 +392,73 @@ func (x *slot) end(t *txn, committed bool, err *ndberror.Error) {
 		wait += x.random.Exponential(millisecond)
 	}
 	l.net.at(l.net.now+wait, x.begin)
+}
+
+// forget ends the stream's transaction.
+func (x *slot) forget(t *txn) {
+	t.tx = nil
+	for _, a := range t.actions { // the records go to other transactions
+		a.o, a.row = nil, nil
+	}
+	x.t = nil
+	x.l.ended++
+}
+
+// killed ends what is under way at a client that is killed by end. Nobody will hear what became of it.
+func (l *load) killed(a *api, end func()) {
+	a.down = true
+	for _, s := range a.sessions {
+		for _, x := range s.slots {
+			t := x.t
+			if t == nil {
+				continue
+			}
+			l.model.stats.Cut++
+			if t.move == moveCommit && t.asked != 0 {
+				l.model.inDoubt(t)
+			} else {
+				l.model.ended(t, false, 0, nil)
+			}
+			if after := kinds[t.kind].after; after != nil {
+				after(x, t, false)
+			}
+			s.byTx[t.tx.Index()] = nil
+			x.forget(t)
+		}
+	}
+	end()
+	if l.passing != nil {
+		delete(l.opened, tableKey{a, l.passing.rel})
+	}
+	asked := a.asked
+	a.asked = nil
+	for _, q := range asked {
+		q.answer(ndberror.Get(ndberror.AnswerLost))
+	}
+}
+
+// restarted starts a client that was killed. It goes on when it knows the tables again.
+func (l *load) restarted(c *cluster, a *api) {
+	l.model.stats.Reborn++
+	a.boot()
+	c.come(a.proc)
+	p, left := a.proc, 0
+	for _, r := range l.tables {
+		if l.opened[tableKey{a, r}] == nil {
+			continue // it does not exist yet
+		}
+		left++
+		l.open(a, r, func() {
+			if left--; left == 0 && a.proc == p {
+				a.down = false
+				for _, s := range a.sessions {
+					for _, x := range s.slots {
+						l.net.at(l.net.now+l.random.Below(millisecond), x.begin)
+					}
+				}
+			}
+		})
+	}
 }
 
 // leave lets a private cell alone from now on.
