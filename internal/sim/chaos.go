@@ -182,7 +182,9 @@ func (c *chaos) draw() (f fault, ok bool) {
 	})
 	add(faultsStop, 1, func() { f.kind, f.a, f.dur = faultStop, []uint8{data()}, down() })
 	add(faultsStop, 1, func() { f.kind, f.a = faultRestart, []uint8{data()} })
-	add(faultsClient, 1, func() { f.kind, f.a, f.dur = faultKill, []uint8{uint8(firstClient + r.Int(x.o.Clients))}, long() })
+	add(faultsClient, 1, func() {
+		f.kind, f.a, f.dur = faultKill, []uint8{uint8(firstClient + r.Int(x.o.Clients))}, min(long(), 500*millisecond)
+	})
 	if len(kinds) == 0 {
 		return f, false
 	}
@@ -200,6 +202,13 @@ func (c *chaos) possible(f *fault) bool {
 		p := n.procs[id]
 		if p == nil {
 			return false
+		}
+		if p.Kind == signal.PeerAPI && f.kind == faultKill {
+			for _, a := range c.x.apis { // somebody has to work
+				if a.down {
+					return false
+				}
+			}
 		}
 		switch f.kind {
 		case faultKill:

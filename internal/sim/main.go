@@ -209,5 +209,11 @@ func (c *command) repeat(seed uint64) string {
 	if n := c.wanted.Transactions; n != 0 {
 		s += fmt.Sprintf(" --transactions %d", n)
 	}
+	if f := c.wanted.Faults; f != faultsDelay {
+		s += " --faults " + f.String()
+	}
+	if c.wanted.Schedule != nil {
+		s += " --schedule '" + scheduleText(c.wanted.Schedule) + "'"
+	}
 	return s + fmt.Sprintf(" --trace seed-%d.txt", seed)
 }

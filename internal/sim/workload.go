@@ -442,23 +442,25 @@ func (l *load) restarted(c *cluster, a *api) {
 	l.model.stats.Reborn++
 	a.boot()
 	c.come(a.proc)
-	p, left := a.proc, 0
-	for _, r := range l.tables {
-		if l.opened[tableKey{a, r}] == nil {
-			continue // it does not exist yet
+	p, left := a.proc, 1
+	opened := func() {
+		if left--; left > 0 || a.proc != p {
+			return
 		}
-		left++
-		l.open(a, r, func() {
-			if left--; left == 0 && a.proc == p {
-				a.down = false
-				for _, s := range a.sessions {
-					for _, x := range s.slots {
-						l.net.at(l.net.now+l.random.Below(millisecond), x.begin)
-					}
-				}
+		a.down = false
+		for _, s := range a.sessions {
+			for _, x := range s.slots {
+				l.net.at(l.net.now+l.random.Below(millisecond), x.begin)
 			}
-		})
+		}
 	}
+	for _, r := range l.tables {
+		if l.opened[tableKey{a, r}] != nil { // else it does not exist yet
+			left++
+			l.open(a, r, opened)
+		}
+	}
+	opened()
 }
 
 // leave lets a private cell alone from now on.
