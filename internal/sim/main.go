@@ -209,7 +209,7 @@ func (c *command) repeat(seed uint64) string {
 	if n := c.wanted.Transactions; n != 0 {
 		s += fmt.Sprintf(" --transactions %d", n)
 	}
-	if f := c.wanted.Faults; f != faultsDelay {
+	if f := c.wanted.Faults; f&^faultsDelay != 0 {
 		s += " --faults " + f.String()
 	}
 	if c.wanted.Schedule != nil {
