@@ -6,7 +6,8 @@ package coordinator
 //	tc --AbortReq--> primary --AbortReq--> … tail --AbortConf--> tc      for each operation that is prepared or waits
 //	client <--TxRef-- tc
 //
-// An operation whose prepare is not answered yet is undone when its answer comes: only then its record is known.
+// An operation whose prepare is not answered yet is undone when its answer comes: only then its record is known. One
+// whose chain lost a member waits for the decision of the takeover.
 
 import (
 	"github.com/cohortdb/cohort/internal/invariant"
@@ -28,7 +29,9 @@ func (b *Block) abort(i uint32, t *transaction, code, ref uint32) {
 			t.undo++
 		case waiting, prepared:
 			t.undo++
-			b.undo(i, t, o, oi)
+			if o.bits&opTouched == 0 {
+				b.undo(t, o, oi)
+			}
 		}
 		oi = o.next
 	}
@@ -38,26 +41,32 @@ func (b *Block) abort(i uint32, t *transaction, code, ref uint32) {
 }
 
 // undo sends the AbortReq of an operation whose record at the primary is known.
-func (b *Block) undo(_ uint32, t *transaction, o *operation, oi uint32) {
+func (b *Block) undo(t *transaction, o *operation, oi uint32) {
 	o.state = undoing
 	b.step(signal.NumAbortReq, o.primary, o.first, oi, o, t)
 }
 
 // undoAnswered goes on with an operation whose prepare was answered while its transaction aborts.
-func (b *Block) undoAnswered(i uint32, t *transaction, o *operation, oi uint32, was opState) {
-	invariant.That(was == running, "a waiting operation of an aborting transaction is being undone")
-	if o.state == done {
+func (b *Block) undoAnswered(i uint32, t *transaction, o *operation, oi uint32) {
+	switch {
+	case o.state == done:
 		b.undone(i, t)
-		return
+	case o.bits&opTouched == 0:
+		b.undo(t, o, oi)
 	}
-	b.undo(i, t, o, oi)
 }
 
 func (b *Block) onAbortConf(r *signal.StepConf) {
-	o, i, t := b.answered(r.TcRef, r.Num)
-	invariant.That(t.state == aborting && o.state == undoing, "an abort is confirmed while it is under way")
+	if r.Direct != 0 {
+		b.onDirectConf(r)
+		return
+	}
+	o := b.stepped(r, undoing)
+	if o == nil {
+		return
+	}
 	o.state = done
-	b.undone(i, t)
+	b.undone(o.tx, b.txs.At(o.tx))
 }
 
 func (b *Block) undone(i uint32, t *transaction) {

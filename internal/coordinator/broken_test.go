@@ -64,9 +64,9 @@ func (l *load) nonsense() {
 		kernel.Send[signal.CloseOrd](l.client, to, from, signal.NumCloseOrd)
 	case k == 1:
 		kernel.Send[signal.AckOrd](l.client, to, from, signal.NumAckOrd).Ack = ack
-	case k == 2:
+	case k == 2 && !tc:
 		r := kernel.Send[signal.OutcomeReq](l.client, to, from, signal.NumOutcomeReq)
-		r.Tx, r.Seq = tx, seq
+		*r = signal.OutcomeReq{Head: r.Head, Tx: tx, Seq: seq}
 	case k < 7 && tc:
 		r := kernel.Send[signal.TxReq](l.client, to, from, signal.NumTxReq)
 		r.Tx, r.Action, r.Seq, r.Ack = tx, uint32(rng.IntN(3)), seq, ack

@@ -7,7 +7,7 @@
 //
 // A transaction passes through these states; the files are named by the protocols that lead from one to the next:
 //
-//	Active ──prepare──▶ Active ──(epoch change under way)──▶ Held
+//	Active ──prepare──▶ Active ──(no epoch may be drawn now)──▶ Held
 //	Active, Held ──commit──▶ Committing ──complete──▶ Completing ──▶ gone
 //	Active, Held ──abort──▶ Aborting ──▶ gone
 //
@@ -19,13 +19,18 @@
 // client's request for a transaction that was aborted meanwhile, an answer to an operation that is being aborted)
 // is counted in Stale and dropped; one that can never come is a broken invariant.
 //
+// When members are lost, view.go takes the new view, takeover.go finishes what they had a part in, whether it was
+// started here (direct.go) or at a coordinator that is lost (foreign.go). freeze.go brings transactions to an end whose
+// primaries move while they live.
+//
 // Bounds: MaxTransactions and MaxOperations records. An accepted operation has its record and with it the room
-// for every answer; a refused one is a temporary error to the client (219 and 233).
+// for every answer; a refused one is a temporary error to the client (219 and 233). What a takeover needs is allocated
+// for it and is bounded by the operations of the ldms that report.
 //
 // Invariants (checked by Invariants): a transaction's counters equal what its operations' states say; records in
 // use belong to a live transaction; when nothing is under way every pool is empty.
 //
-// Read next: prepare.go, commit.go, abort.go, epoch.go; then package ldm for the other half.
+// Read next: prepare.go, commit.go, abort.go, epoch.go; then package ldm for the other half; then takeover.go.
 package coordinator
 
 import (
@@ -42,12 +47,16 @@ const (
 	codeNoTransactions = 219  // MaxNoOfConcurrentTransactions
 	codeNoOperations   = 233  // MaxNoOfConcurrentOperations
 	codeTimeout        = 237  // inactive for too long
-	codeShutdown       = 270  // rolled back because the node is being stopped
+	codeShutdown       = 270  // rolled back because the node is being stopped, or the primary of a row moves
+	codeDeadlock       = 274  // rolled back because it waited in a circle
 	codeStopping       = 280  // the node is being stopped
 	codeSessions       = 4006 // too many sessions keep outcomes here
 	codeNoTable        = 284  // the coordinator does not know the table
 	codeOldVersion     = 241  // the client's table or map is out of date
 	codeDropping       = 283  // the table is being dropped
+	codeNodeFailed     = 286  // rolled back because a node failed that held a part of it
+	codeSingle         = 299  // only one client is let in, and this is another
+	codeMoving         = 1204 // the primary of the row moves
 	codeProtocol       = 4005 // a client that breaks the protocol
 	codeTooMany        = 261  // MaxDMLOperationsPerTransaction
 )
@@ -69,7 +78,7 @@ type state uint8
 const (
 	// active: operations are executed as they come.
 	active state = iota
-	// held: commit was asked for during an epoch change and waits for its end.
+	// held: commit was asked for while no epoch may be drawn.
 	held
 	// committing: the epoch is drawn; CommitReq are out.
 	committing
@@ -95,7 +104,8 @@ type transaction struct {
 	head, tail uint32 // operations, in the order of their coming
 	hashNext   uint32
 	heldNext   uint32
-	lastActive int64
+	lastActive int64  // when its client last asked for something or was answered, ns
+	began      uint32 // when it was opened, ms
 	running    uint32 // operations whose prepare is not answered
 	batch      uint32 // operations that the next TxConf answers
 	writes     uint32
@@ -106,9 +116,19 @@ type transaction struct {
 	failRef    uint32 // while aborting: the client's operation that caused it
 	state      state
 	want       uint8
-	marked     bool  // an operation carries the marker
+	bits       uint8 // tx constants
 	parity     uint8 // epoch generation that the transaction counts in, once drawn
 }
+
+// Bits of a transaction.
+const (
+	// txMarked: a write that carries the marker is prepared.
+	txMarked uint8 = 1 << iota
+	// txFreeze: it uses a fragment whose primary is about to move; the prepare of the view waits for its end.
+	txFreeze
+	// txTouched: an operation of it is, or was, in a chain that lost a member; the end of the takeover waits for it.
+	txTouched
+)
 
 type opState uint8
 
@@ -119,28 +139,49 @@ const (
 	waiting
 	// prepared: locked at every replica.
 	prepared
-	// done: nothing is held anywhere: a committed read, or a failure that was ignored.
+	// done: nothing is held anywhere: a committed read, or a failure that was ignored, or it is undone.
 	done
 	// undoing: AbortReq is out.
 	undoing
+	// applying: CommitReq is out.
+	applying
+	// applied: its change is the row's state at every replica.
+	applied
+	// releasing: CompleteReq is out; of a read from the commit point on.
+	releasing
+	// released: its lock is gone everywhere.
+	released
+)
+
+// Bits of an operation.
+const (
+	// opMarker: its replicas keep the transaction's outcome.
+	opMarker uint8 = 1 << iota
+	// opTouched: its chain lost a member; what becomes of it is decided when all reports are there (takeover.go). Until
+	// then nothing is sent about it, and answers that come still are taken.
+	opTouched
+	// opDirect: it is finished by steps to each replica that reported it (direct.go).
+	opDirect
+	// opLast: of those, the step to the primary is out.
+	opLast
 )
 
 // operation is one operation's record.
 type operation struct {
-	tx       uint32
-	next     uint32
-	ref      uint32 // the client's
-	primary  signal.Addr
-	last     signal.Addr // tail of the chain
-	first    uint32      // record at the primary
-	lastRef  uint32      // record at the tail
-	seq      uint32      // tells operations that have this record one after the other apart
-	table    uint16
-	frag     uint16
-	op       uint8
-	flags    uint8
-	state    opState
-	isMarker bool
+	tx      uint32
+	next    uint32
+	ref     uint32 // the client's
+	primary signal.Addr
+	last    signal.Addr // tail of the chain; with opDirect: what its direct steps carry as Direct
+	first   uint32      // record at the primary
+	lastRef uint32      // record at the tail; with opDirect: answers outstanding
+	seq     uint32      // tells operations that have this record one after the other apart
+	table   uint16
+	frag    uint16
+	op      uint8
+	flags   uint8
+	state   opState
+	bits    uint8 // op constants
 }
 
 // Block is one coordinator.
@@ -153,8 +194,12 @@ type Block struct {
 
 	buckets []uint32 // transaction by (client, number); chains by hashNext
 	tables  []table
-	view    view.View // who is in the cluster
-	closing int       // tables that are being closed
+	closing int // tables that are being closed
+
+	view  view.View // who is in the cluster
+	next  view.View // the view that is prepared; number 0 = none
+	ice   freeze
+	taken takeover
 
 	epoch    epochs
 	outcomes *outcome.Table
@@ -166,6 +211,7 @@ type Block struct {
 	stopping bool   // no new transactions
 	stopFrom signal.Addr
 	stopRef  uint32
+	single   single
 
 	// Stale counts signals that came too late to matter.
 	Stale uint64
@@ -219,18 +265,24 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.outcomes.Ack(h.From, signal.As[signal.AckOrd](h).Ack)
 	case signal.NumCloseOrd:
 		b.onCloseOrd(h)
-	case signal.NumOutcomeReq:
-		b.onOutcomeReq(signal.As[signal.OutcomeReq](h))
 	case signal.NumEpochPrepareReq:
 		b.onEpochPrepareReq(signal.As[signal.EpochReq](h))
 	case signal.NumEpochCommitReq:
 		b.onEpochCommitReq(signal.As[signal.EpochReq](h))
 	case signal.NumTickOrd:
 		b.onTick(signal.As[signal.TickOrd](h))
+	case signal.NumOpRep:
+		b.onOpRep(signal.As[signal.OpRep](h))
+	case signal.NumOpEndRep:
+		b.onOpEndRep(signal.As[signal.OpEndRep](h))
+	case signal.NumProbeOrd:
+		b.onProbeOrd(signal.As[signal.ProbeOrd](h))
 	case signal.NumViewPrepareReq:
-		b.viewConf(signal.As[signal.ViewReq](h), signal.NumViewPrepareConf)
+		b.onViewPrepareReq(signal.As[signal.ViewReq](h))
 	case signal.NumViewCommitReq:
 		b.onViewCommitReq(signal.As[signal.ViewReq](h))
+	case signal.NumGateOrd:
+		b.onGateOrd(signal.As[signal.GateOrd](h))
 	case signal.NumTableOpenReq:
 		b.onTableOpenReq(signal.As[signal.TableOpenReq](h))
 	case signal.NumTableCloseReq:
@@ -239,6 +291,10 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onNodeFailRep(signal.As[signal.NodeFailRep](h))
 	case signal.NumDrainReq:
 		b.onDrainReq(signal.As[signal.DrainReq](h))
+	case signal.NumSingleOrd:
+		b.onSingleOrd(signal.As[signal.SingleOrd](h))
+	case signal.NumListReq:
+		b.onListReq(signal.As[signal.ListReq](h))
 	case signal.NumStatReq:
 		b.onStatReq(signal.As[signal.StatReq](h))
 	default:

@@ -1,7 +1,7 @@
 package coordinator
 
 // Epochs: a transaction draws its epoch at its commit point, through the gate of package epoch; it leaves when it is
-// complete. While the gate is shut, transactions that are to commit are held, first come first.
+// complete. While the gate is shut, for whatever reason, transactions that are to commit are held, first come first.
 
 import (
 	"github.com/cohortdb/cohort/internal/epoch"
@@ -67,15 +67,29 @@ func (b *Block) confirmEpoch() {
 }
 
 func (b *Block) onEpochCommitReq(r *signal.EpochReq) {
+	b.epoch.Commit(r)
+	b.letGo()
+	b.confirmEpoch()
+}
+
+// letGo commits what waited for the gate, if that is open now.
+func (b *Block) letGo() {
 	e := &b.epoch
-	e.Commit(r)
-	for i := e.heldHead; i != pool.None; {
+	if !e.Open() {
+		return
+	}
+	i := e.heldHead
+	e.heldHead, e.heldTail = pool.None, pool.None
+	for i != pool.None {
 		t := b.txs.At(i)
 		next := t.heldNext
 		t.heldNext = pool.None
 		b.commit(i, t)
 		i = next
 	}
-	e.heldHead, e.heldTail = pool.None, pool.None
-	b.confirmEpoch()
+}
+
+func (b *Block) onGateOrd(r *signal.GateOrd) {
+	b.epoch.Distrust(r.Shut != 0)
+	b.letGo()
 }

@@ -38,10 +38,8 @@ func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
 	n := uint8(r.Node)
 	c := &b.clients[n]
 	c.failing, c.asker = true, r.From
-	if signal.Peer(r.Kind) == signal.PeerAPI {
-		b.rollBack(n, 0)
-		b.outcomes.ForgetNode(n)
-	}
+	b.rollBack(n, 0)
+	b.outcomes.ForgetNode(n)
 	b.clientDone(n)
 }
 

@@ -3,12 +3,11 @@ package coordinator
 import (
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/pool"
-	"github.com/cohortdb/cohort/internal/signal"
 )
 
 // Invariants checks that counters and states agree. The simulator calls it between signals; it is slow.
 func (b *Block) Invariants() {
-	ops := 0
+	ops, open, frozen := 0, 0, 0
 	var inside [2]uint32
 	sessions := b.sessions
 	for i := uint32(0); i < b.txs.High(); i++ {
@@ -17,23 +16,43 @@ func (b *Block) Invariants() {
 			continue
 		}
 		sessions[sessionHash(t.client)]--
-		var run, undo, prep uint32
+		var run, undo, pend, commits, completes uint32
+		touched := false
 		for oi := t.head; oi != pool.None; oi = b.ops.At(oi).next {
 			o := b.ops.At(oi)
 			ops++
+			touched = touched || o.bits&(opTouched|opDirect) != 0
 			switch {
 			case o.tx != i:
 				invariant.Failf("operation %d of transaction %d says it belongs to %d", oi, i, o.tx)
+			case o.bits&opDirect != 0 && (o.bits&opTouched != 0 || o.state < undoing || o.state == undoing && o.lastRef == 0):
+				invariant.Failf("operation %d in state %d has bits %x, %d direct answers to come", oi, o.state, o.bits, o.lastRef)
 			case o.state == running, o.state == waiting:
 				run++
-				if t.state == aborting && o.state == waiting {
+				if t.state == aborting && o.state == waiting && o.bits&opTouched == 0 {
 					invariant.Failf("operation %d waits in an aborting transaction", oi)
 				}
 			case o.state == undoing:
 				undo++
-			case o.state == prepared && !signal.IsRead(o.op):
-				prep++
+			case o.state == prepared:
+				if t.state == aborting && o.bits&opTouched == 0 || t.state == committing || t.state == completing {
+					invariant.Failf("operation %d is prepared in a transaction in state %d", oi, t.state)
+				}
+				pend++
+			case o.state == applying:
+				commits++
+			case o.state == releasing:
+				completes++
 			}
+		}
+		if touched && t.bits&txTouched == 0 {
+			invariant.Failf("transaction %d has touched operations and does not know", i)
+		}
+		if t.bits&txTouched != 0 {
+			open++
+		}
+		if t.bits&txFreeze != 0 {
+			frozen++
 		}
 		switch t.state {
 		case active, held:
@@ -41,15 +60,18 @@ func (b *Block) Invariants() {
 				invariant.Failf("transaction %d: %d operations run, its count says %d; %d are being undone", i, run, t.running, undo)
 			}
 		case aborting:
-			if run+undo != t.undo {
-				invariant.Failf("transaction %d: %d operations are to be undone, its count says %d", i, run+undo, t.undo)
+			if run+undo+pend != t.undo {
+				invariant.Failf("transaction %d: %d operations are to be undone, its count says %d", i, run+undo+pend, t.undo)
 			}
 		case committing, completing:
 			inside[t.parity]++
-			if t.commits > prep {
-				invariant.Failf("transaction %d: %d commits outstanding of %d", i, t.commits, prep)
+			if commits != t.commits || completes != t.completes {
+				invariant.Failf("transaction %d: %d operations commit, %d complete, its counts say %d, %d", i, commits, completes, t.commits, t.completes)
 			}
 		}
+	}
+	if open != b.taken.open || frozen != b.ice.inWay {
+		invariant.Failf("%d transactions are touched, counted %d; %d are in a prepare's way, counted %d", open, b.taken.open, frozen, b.ice.inWay)
 	}
 	if ops != b.ops.Used() {
 		invariant.Failf("%d operations belong to transactions, %d records are in use", ops, b.ops.Used())

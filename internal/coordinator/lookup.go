@@ -39,7 +39,7 @@ func (b *Block) begin(client signal.Addr, num uint32) (uint32, *transaction) {
 	}
 	p := b.bucket(client, num)
 	*t = transaction{client: client, num: num, head: pool.None, tail: pool.None, hashNext: *p, heldNext: pool.None,
-		failRef: signal.NoRef}
+		failRef: signal.NoRef, began: uint32(b.env.Now() / 1_000_000)}
 	*p = i
 	b.clients[client.Node()].open++
 	b.sessions[sessionHash(client)]++
@@ -61,11 +61,15 @@ func (b *Block) end(i uint32, t *transaction) {
 		b.ops.Release(o)
 		o = next
 	}
-	node := t.client.Node()
+	node, bits := t.client.Node(), t.bits
 	b.sessions[sessionHash(t.client)]--
 	b.txs.Release(i)
+	if bits&(txFreeze|txTouched) != 0 {
+		b.untie(bits)
+	}
 	b.closeTables()
 	b.clients[node].open--
 	b.clientDone(node)
 	b.stopDone()
+	b.singleDone()
 }

@@ -53,6 +53,8 @@ func (b *Block) start(r *signal.KeyReq) (uint32, *transaction) {
 	switch {
 	case b.stopping:
 		code = codeStopping
+	case b.single.node != 0 && b.single.node != r.From.Node():
+		code = codeSingle
 	case b.clients[r.From.Node()].failing:
 		b.Stale++
 		return pool.None, nil
@@ -93,8 +95,9 @@ func (b *Block) prepare(i uint32, t *transaction, r *signal.KeyReq) bool {
 		seq: b.seq, table: r.Table, frag: r.Frag, op: r.Op, flags: r.Flags}
 	if write {
 		t.writes++
-		if !t.marked {
-			t.marked, o.isMarker = true, true
+		if t.bits&txMarked == 0 {
+			o.bits = opMarker
+			flags |= signal.FlagMarker
 		}
 	}
 	if t.tail == pool.None {
@@ -203,31 +206,40 @@ func (b *Block) onTxReq(r *signal.TxReq) {
 	}
 }
 
-// answered finds the operation that an ldm's answer is about, and its transaction.
-func (b *Block) answered(ref uint32, num uint16) (*operation, uint32, *transaction) {
+// prepareAnswered finds the operation that an ldm's answer to its prepare is about, nil if it does not wait for one any
+// more: the answer crossed our AbortReq, or a takeover was faster.
+func (b *Block) prepareAnswered(h *signal.Head, ref, seq uint32) *operation {
 	o := b.ops.Find(ref)
-	if o == nil {
-		invariant.Failf("%s for operation %d, which is not in use", signal.Name(num), ref)
+	switch {
+	case o == nil || o.seq != seq || o.bits&opDirect != 0:
+		b.late(h, ref)
+		return nil
+	case o.state == undoing:
+		b.Stale++
+		return nil
 	}
-	return o, o.tx, b.txs.At(o.tx)
+	invariant.That(o.state == running || o.state == waiting, "an operation is prepared once")
+	return o
 }
 
 func (b *Block) onPrepareConf(r *signal.PrepareConf) {
-	o, i, t := b.answered(r.TcRef, r.Num)
-	if o.state == undoing {
-		b.Stale++ // it crossed our AbortReq
+	o := b.prepareAnswered(&r.Head, r.TcRef, r.OpSeq)
+	if o == nil {
 		return
 	}
-	invariant.That(o.state == running || o.state == waiting, "an operation is prepared once")
-	wasRunning := o.state
+	i := o.tx
+	t := b.txs.At(i)
 	o.first, o.last, o.lastRef = r.First, r.From, r.Tail
 	if r.First == signal.NoRef {
 		o.state = done
 	} else {
 		o.state = prepared
+		if o.bits&opMarker != 0 {
+			t.bits |= txMarked
+		}
 	}
 	if t.state == aborting {
-		b.undoAnswered(i, t, o, r.TcRef, wasRunning)
+		b.undoAnswered(i, t, o, r.TcRef)
 		return
 	}
 	t.running--
@@ -243,18 +255,18 @@ func (b *Block) onWaitRep(r *signal.WaitRep) {
 	i := o.tx
 	t := b.txs.At(i)
 	o.state, o.first = waiting, r.First
-	if t.state == aborting {
-		b.undo(i, t, o, r.TcRef)
+	if t.state == aborting && o.bits&opTouched == 0 {
+		b.undo(t, o, r.TcRef)
 	}
 }
 
 func (b *Block) onPrepareRef(r *signal.PrepareRef) {
-	o, i, t := b.answered(r.TcRef, r.Num)
-	if o.state == undoing {
-		b.Stale++ // the AbortReq that is on its way finds nothing, and is answered all the same
+	o := b.prepareAnswered(&r.Head, r.TcRef, r.OpSeq) // nil: an AbortReq that is on its way finds nothing, and is answered all the same
+	if o == nil {
 		return
 	}
-	invariant.That(o.state == running || o.state == waiting, "an operation fails once")
+	i := o.tx
+	t := b.txs.At(i)
 	o.first = r.First
 	left := r.First != signal.NoRef // a backup refused: the replicas before it hold it
 	if left {
@@ -263,7 +275,7 @@ func (b *Block) onPrepareRef(r *signal.PrepareRef) {
 		o.state = done
 	}
 	if t.state == aborting {
-		b.undoAnswered(i, t, o, r.TcRef, running)
+		b.undoAnswered(i, t, o, r.TcRef)
 		return
 	}
 	t.running--

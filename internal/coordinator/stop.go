@@ -28,15 +28,3 @@ func (b *Block) stopDone() {
 	c := kernel.Send[signal.DrainConf](b.env, to, b.self, signal.NumDrainConf)
 	c.Ref = b.stopRef
 }
-
-// onViewCommitReq takes who is in the cluster.
-func (b *Block) onViewCommitReq(r *signal.ViewReq) {
-	b.view.Take(r.View, r.President, r.Members())
-	b.viewConf(r, signal.NumViewCommitConf)
-}
-
-func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
-	to, number, attempt := r.From, r.View, r.Attempt
-	c := kernel.Send[signal.ViewConf](b.env, to, b.self, num)
-	c.View, c.Attempt = number, attempt
-}

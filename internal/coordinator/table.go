@@ -8,7 +8,8 @@ import (
 
 // table is what a coordinator knows of a table.
 type table struct {
-	primary   []signal.Addr // by fragment; nil when the table is not open
+	primary   []signal.Addr // by fragment: where operations go, 0 = nowhere for now; nil when the table is not open
+	homes     []signal.Addr // fragment → places of its home, MaxReplicas each
 	version   uint16
 	closing   bool
 	users     uint32 // operations in open transactions
@@ -24,12 +25,8 @@ func (b *Block) onTableOpenReq(r *signal.TableOpenReq) {
 		code = codeNoTable
 	default:
 		t := &b.tables[r.Table]
-		primary := make([]signal.Addr, r.Fragments)
-		chains := r.Chains()
-		for i := range primary {
-			primary[i] = b.view.Primary(chains[i*signal.MaxReplicas : (i+1)*signal.MaxReplicas])
-		}
-		*t = table{primary: primary, version: uint16(r.Version), users: t.users}
+		*t = table{primary: make([]signal.Addr, r.Fragments), homes: append([]signal.Addr(nil), r.Chains()...), version: uint16(r.Version), users: t.users}
+		b.resolve(t)
 	}
 	b.tableConf(r.From, signal.NumTableOpenConf, r.Ref, r.Table, code)
 }
@@ -108,6 +105,8 @@ func (b *Block) usable(id, version, frag uint16) uint32 {
 		return codeDropping
 	case int(frag) >= len(t.primary):
 		return codeProtocol
+	case t.primary[frag] == 0:
+		return codeMoving
 	}
 	return 0
 }

@@ -5,6 +5,7 @@ import "github.com/cohortdb/cohort/internal/signal"
 const (
 	tickInactive = 1 + iota // look for inactive transactions
 	tickClose               // a table's close has waited long enough: A = table, B = which close
+	tickFreeze              // a view's prepare has waited long enough: A = view, B = attempt
 )
 
 func (b *Block) onTick(r *signal.TickOrd) {
@@ -14,6 +15,8 @@ func (b *Block) onTick(r *signal.TickOrd) {
 		b.env.Tick(b.self, b.cfg.InactiveCheck, tickInactive, 0, 0)
 	case tickClose:
 		b.closeNow(r.A, r.B)
+	case tickFreeze:
+		b.freezeOver(r.A, r.B)
 	}
 }
 

@@ -13,6 +13,28 @@ const (
 	MarkTicketUnknown
 	// MarkTicketUsed: a part of the cluster showed an arbitrator a ticket with which another part had won.
 	MarkTicketUsed
+	// MarkFreezeRollback: a transaction was rolled back because it used a fragment whose primary moves for too long.
+	MarkFreezeRollback
+	// MarkDeadlock: a transaction was rolled back because it waited in a circle.
+	MarkDeadlock
+	// MarkLateAnswer: an ldm answered about an operation that a takeover had finished in another way.
+	MarkLateAnswer
+	// MarkTakeoverAgain: a view lost a member while a takeover was under way.
+	MarkTakeoverAgain
+	// MarkTouchedByReport: a primary let an operation go down a chain that its coordinator knew to be broken.
+	MarkTouchedByReport
+	// MarkAbortUnreported: an operation whose chain lost a member had not reached its primary.
+	MarkAbortUnreported
+	// MarkCommitDirect: an own transaction that was committing lost a member of a chain.
+	MarkCommitDirect
+	// MarkLeftOver: an ldm reported an operation that its coordinator had ended.
+	MarkLeftOver
+	// MarkTakeoverAborts: nobody had applied anything of a transaction of a lost coordinator.
+	MarkTakeoverAborts
+	// MarkTakeoverMixed: some had applied their part of a transaction of a lost coordinator, others not.
+	MarkTakeoverMixed
+	// MarkTakeoverRemembers: nobody had applied anything of a transaction any more that an earlier takeover was to commit.
+	MarkTakeoverRemembers
 	// MarkMax bounds the marks.
 	MarkMax
 )
@@ -22,6 +44,11 @@ var markNames = [MarkMax]string{
 	MarkTicketNotTaken: "ticket not taken",
 	MarkTicketUnknown:  "ticket unknown",
 	MarkTicketUsed:     "ticket used",
+
+	MarkFreezeRollback: "freeze rolled back", MarkDeadlock: "deadlock found", MarkLateAnswer: "late answer", MarkTakeoverAgain: "takeover again",
+	MarkTouchedByReport: "touched by its primary's report", MarkAbortUnreported: "touched and not reported", MarkCommitDirect: "commit finished directly",
+	MarkLeftOver: "left over", MarkTakeoverAborts: "takeover aborts", MarkTakeoverMixed: "takeover with mixed states",
+	MarkTakeoverRemembers: "takeover remembers a commit",
 }
 
 func (m Mark) String() string { return markNames[m] }

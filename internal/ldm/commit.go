@@ -32,7 +32,7 @@ func (b *Block) onCommitReq(s *signal.Step) {
 	if !o.applied {
 		b.commitRow(o.frag, r, o, s.GCI)
 	}
-	if s.Seq != 0 && !b.gone[o.client.Node()] && b.outcomes.Admit(o.client, s.Ack) {
+	if s.Seq != 0 && o.flags&signal.FlagMarker != 0 && !b.gone[o.client.Node()] && b.outcomes.Admit(o.client, s.Ack) {
 		b.outcomes.Record(o.client, s.Seq, s.GCI)
 	}
 	b.up(s, o, signal.NumCommitReq, signal.NumCommitConf)

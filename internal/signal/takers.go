@@ -8,10 +8,10 @@ var takers = []struct {
 	nums   []uint16
 }{
 	{[]uint8{BlockLDM}, []uint16{NumReadReq, NumWriteReq, NumPrepareReq, NumCommitReq, NumCompleteReq, NumAbortReq, NumChainReq, NumChainConf, NumChainRef,
-		NumCopyReq, NumCopyRef, NumCopyRowsOrd, NumCopyAckOrd, NumWaitProbeOrd}},
+		NumOutcomeReq, NumCopyReq, NumCopyRef, NumCopyRowsOrd, NumCopyAckOrd, NumWaitProbeOrd}},
 	{[]uint8{BlockTC}, []uint16{NumKeyReq, NumTxReq, NumPrepareConf, NumPrepareRef, NumWaitRep, NumCommitConf, NumCompleteConf, NumAbortConf,
 		NumOpRep, NumOpEndRep, NumProbeOrd}},
-	{[]uint8{BlockTC, BlockLDM}, []uint16{NumAckOrd, NumCloseOrd, NumOutcomeReq}},
+	{[]uint8{BlockTC, BlockLDM}, []uint16{NumAckOrd, NumCloseOrd}},
 	{[]uint8{BlockClient}, []uint16{NumReadConf, NumWriteConf, NumKeyRef, NumTxConf, NumTxRef, NumOutcomeConf,
 		NumTableInfoConf, NumTableListConf, NumApiRegConf}},
 	{[]uint8{BlockDistribution}, []uint16{NumEpochPrepareReq, NumEpochPrepareConf, NumEpochCommitReq, NumEpochCommitConf}},
