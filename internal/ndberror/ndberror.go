@@ -85,6 +85,7 @@ func (e *Error) Is(target error) bool {
 // Codes that this project raises itself.
 const (
 	LockTimeout        = 266  // a lock was waited for too long
+	Deadlock           = 274  // transactions waited for each other in a circle; this one was rolled back
 	Inactive           = 237  // a transaction did nothing for too long
 	NoOperationRecord  = 233  // more concurrent operations than configured
 	NoTransRecord      = 219  // more concurrent transactions than configured
@@ -96,7 +97,10 @@ const (
 	Duplicate          = 630  // a row with that key is there
 	LockBusy           = 635  // a lock is held by another transaction, and waiting was not wanted
 	DataMemoryFull     = 827  // DataMemory
-	NodeStopping       = 270  // the node is stopping
+	NodeStopping       = 270  // rolled back: a node stops, or gives the row to another
+	PartFailed         = 286  // rolled back: a node failed that had a part in the transaction
+	Moving             = 1204 // the row's primary is about to be, or is, at another node
+	SingleUser         = 299  // only one client is let in
 	ClusterNotReady    = 4009 // no data node to talk to
 	NodeFailed         = 4010 // a node failed; the transaction was rolled back
 	NoAnswer           = 4012 // an answer did not come in time; the outcome is unknown
@@ -127,9 +131,9 @@ var wordings = []struct {
 }{
 	{Duplicate, "a row with this primary key exists already"},
 	{NotFound, "there is no row with this primary key"},
-	{LockTimeout, "the transaction waited too long for a row lock and was rolled back"},
+	{LockTimeout, "lock wait: the transaction waited too long for a row that another one holds, and was rolled back"},
 	{Inactive, "the transaction was idle for too long and was rolled back"},
-	{274, "the transaction waited too long and was rolled back"},
+	{Deadlock, "deadlock: the transaction waited for one that waited for it, and was rolled back"},
 	{NoOperationRecord, "no operation record is free in the coordinator: raise MaxNoOfConcurrentOperations or send less at a time"},
 	{NoTransRecord, "no transaction record is free in the coordinator: raise MaxNoOfConcurrentTransactions"},
 	{217, "no operation record is free in the data node: raise MaxNoOfLocalOperations"},
@@ -143,9 +147,10 @@ var wordings = []struct {
 	{NoSuchTable, "there is no such table"},
 	{TableExists, "there is a table of that name already"},
 	{LockBusy, "another transaction holds the lock, and waiting was not wanted"},
-	{NodeStopping, "the data node is stopping"},
+	{NodeStopping, "a data node is stopping or hands rows over to another: the transaction was rolled back"},
+	{PartFailed, "node failure: a data node was lost that had a part in the transaction, which was rolled back"},
 	{280, "the data node is stopping: the transaction was rolled back"},
-	{299, "the operation is not allowed in single user mode"},
+	{SingleUser, "single user mode: only one client may use the cluster now, and this is another"},
 	{623, "the fragment cannot hold more rows"},
 	{DataMemoryFull, "DataMemory is full: delete rows or raise it"},
 	{830, "no record for a pending change is free for the moment"},
@@ -165,7 +170,7 @@ var wordings = []struct {
 	{755, "the number of fragments is not possible"},
 	{711, "a node is starting or failing: tables cannot be changed now"},
 	{784, "the data nodes are busy with another change of tables"},
-	{1204, "the cluster cannot take transactions now: it is starting or stopping"},
+	{Moving, "the row is moving to another data node, or the cluster is starting or stopping"},
 	{1223, "the cluster is shutting down"},
 	{1220, "the redo log is full for the moment"},
 	{1221, "too many operations wait for the redo log"},
