@@ -5,17 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
+	"github.com/cohortdb/cohort/internal/signal"
 )
 
 const (
 	// askTime bounds one exchange with a management server.
 	askTime = 5 * time.Second
+	// portTime bounds the question to one server where another node listens; after as long without any server that
+	// answers, the next questions are spared.
+	portTime = time.Second
+	// connectTime bounds the attempt to reach a data node. A first packet that is lost is sent again after a second.
+	connectTime = 1100 * time.Millisecond
 	// lookEvery is the pause between attempts to find a management server.
 	lookEvery = 100 * time.Millisecond
 	// sayEvery is how often it is said that none is found.
@@ -25,10 +32,11 @@ const (
 	idTime = 10 * time.Second
 )
 
-// management is what the node has to do with management servers.
+// management is what the node has to do with management servers. Any of them will do for questions, and when none is
+// left the node goes by what it knows.
 type management struct {
 	name    string
-	servers config.ConnectString
+	servers config.ConnectString // of the command line; once there is a configuration, those that it has besides
 	secret  [2]uint32
 	log     *logger
 
@@ -37,7 +45,10 @@ type management struct {
 	port int // on which the node listens
 
 	mu     sync.Mutex
-	client *mgmclient.Client // session for questions; the first one holds the node id until the link does
+	client *mgmclient.Client           // session for questions; the first one holds the node id until the link does
+	turn   int                         // server to ask next, once the session is gone
+	silent time.Time                   // when no server answered
+	ports  [signal.MaxDataNode + 1]int // where data nodes listened when that was last known
 }
 
 // find connects to a management server and says meanwhile what it waits for. It tries at least once; patience below 0 has
@@ -56,34 +67,57 @@ func (m *management) find(ctx context.Context, patience time.Duration) (*mgmclie
 			said = time.Now()
 			m.log.info("waiting for a management server: %v", err)
 		}
-		select {
-		case <-time.After(lookEvery):
-		case <-ctx.Done():
+		if !sleep(ctx, lookEvery) {
 			return nil, err
 		}
 	}
 }
 
 func (m *management) options() mgmclient.Options {
-	return mgmclient.Options{Name: m.name, Timeout: askTime}
+	return mgmclient.Options{Name: m.name, Timeout: 2 * portTime}
 }
 
 // enter gets the node id and the configuration.
 func (m *management) enter(ctx context.Context, s *settings) error {
-	c, err := m.find(ctx, s.patience())
-	if err != nil {
-		return err
+	began, said := time.Now(), time.Time{}
+	for {
+		c, err := m.find(ctx, s.patience())
+		if err != nil {
+			return err
+		}
+		err = m.enterAt(ctx, c, s)
+		if err == nil {
+			m.learnServers()
+			return nil
+		}
+		c.Close()
+		// A server that went away, or hangs, is no reason to give up; one that says no is, unless this is a restart by itself,
+		// when the node id is still taken by the run before.
+		var no *mgmclient.Refusal
+		refused := errors.As(err, &no)
+		if ctx.Err() != nil || refused && !s.itself || s.patience() >= 0 && time.Since(began) >= s.patience() {
+			return err
+		}
+		if time.Since(said) > sayEvery {
+			said = time.Now()
+			m.log.info("asks again: %v", err)
+		}
+		m.servers = from(m.servers, 1)
+		if !sleep(ctx, lookEvery) {
+			return err
+		}
 	}
+}
+
+// enterAt gets both from one server.
+func (m *management) enterAt(ctx context.Context, c *mgmclient.Client, s *settings) error {
 	ask, cancel := context.WithTimeout(ctx, idTime+askTime)
 	defer cancel()
 	claim := m.claim(s.nodeID)
 	claim.Wait = idTime
 	id, err := c.GetNodeID(ask, claim)
-	var no *mgmclient.Refusal
-	if errors.As(err, &no) {
+	if err != nil {
 		return fmt.Errorf("the management server at %s gives no node id: %w `ndb_mgm -e show` tells who has which", c.Addr(), err)
-	} else if err != nil {
-		return err
 	}
 	conf, err := c.GetConfig(ask, id)
 	if err != nil {
@@ -91,6 +125,38 @@ func (m *management) enter(ctx context.Context, s *settings) error {
 	}
 	m.id, m.conf, m.client = id, conf, c
 	return nil
+}
+
+// learnServers adds the management servers of the configuration that the command line did not name.
+func (m *management) learnServers() {
+	s := &m.servers
+	for _, n := range m.conf.Nodes {
+		at := config.Endpoint{Host: n.HostName}
+		if n.Type != config.ManagementNode || n.HostName == "" {
+			continue
+		}
+		if at.Port = int(n.Int("PortNumber")); !slices.Contains(s.Servers, at) {
+			s.Servers, s.Binds = append(s.Servers, at), append(s.Binds, s.Bind)
+		}
+	}
+}
+
+// from is the connect string with the k-th server first.
+func from(s config.ConnectString, k int) config.ConnectString {
+	k %= len(s.Servers)
+	s.Servers = append(slices.Clone(s.Servers[k:]), s.Servers[:k]...)
+	s.Binds = append(slices.Clone(s.Binds[k:]), s.Binds[:k]...)
+	return s
+}
+
+// sleep waits; false when the context ends meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // publish tells the management server on which port the node listens.
@@ -101,32 +167,59 @@ func (m *management) publish(ctx context.Context, port int) error {
 	return m.client.SetPort(ctx, m.id, port)
 }
 
-// session is a session for questions, a new one if the last one broke. The caller holds mu.
-func (m *management) session(ctx context.Context) (*mgmclient.Client, error) {
-	if m.client.Alive() {
-		return m.client, nil
+// askPort asks one server on which port a data node listens, over the session if there is one. The caller holds mu.
+func (m *management) askPort(ctx context.Context, node int) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, portTime)
+	defer cancel()
+	if !m.client.Alive() {
+		one := from(m.servers, m.turn)
+		one.Servers, one.Binds = one.Servers[:1], one.Binds[:1]
+		c, err := mgmclient.ConnectTo(ctx, one, m.options())
+		if err != nil {
+			return 0, err
+		}
+		m.client = c
 	}
-	c, err := mgmclient.ConnectTo(ctx, m.servers, m.options())
-	if err != nil {
-		return nil, err
-	}
-	m.client = c
-	return c, nil
+	return m.client.GetPort(ctx, m.id, node)
 }
 
-// portOf asks on which port a data node listens.
+// portOf says on which port a data node listens: as its configuration has it, as any management server knows it, or, when
+// none answers, as it was known before.
 func (m *management) portOf(ctx context.Context, node int) (int, error) {
+	if port := int(m.conf.Node(node).Int("ServerPort")); port != 0 {
+		return port, nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c, err := m.session(ctx)
-	if err != nil {
-		return 0, err
+	var first error
+	answered := false
+	if m.ports[node] == 0 || time.Since(m.silent) > portTime {
+		for range m.servers.Servers {
+			port, err := m.askPort(ctx, node)
+			if err == nil && port != 0 {
+				m.ports[node] = port
+				return port, nil
+			}
+			if answered = answered || err == nil; err == nil {
+				err = fmt.Errorf("node %d has not said yet where it listens", node)
+			}
+			if first == nil {
+				first = err
+			}
+			if ctx.Err() != nil {
+				return 0, first
+			}
+			m.client.Close()
+			m.turn = (m.turn + 1) % len(m.servers.Servers)
+		}
+		if !answered {
+			m.silent = time.Now()
+		}
 	}
-	port, err := c.GetPort(ctx, m.id, node)
-	if err == nil && port == 0 {
-		err = fmt.Errorf("node %d has not said yet where it listens", node)
+	if port := m.ports[node]; port != 0 {
+		return port, nil
 	}
-	return port, err
+	return 0, first
 }
 
 // dialData reaches a data node.
@@ -135,7 +228,7 @@ func (m *management) dialData(ctx context.Context, node int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	var d net.Dialer
+	d := net.Dialer{Timeout: connectTime}
 	return d.DialContext(ctx, "tcp", net.JoinHostPort(m.conf.Link(m.id, node).HostName(node), strconv.Itoa(port)))
 }
 
@@ -173,14 +266,15 @@ func (m *management) claim(id int) mgmclient.NodeIDRequest {
 // reach opens a session with a certain management server: where the connect string or the configuration says it is.
 func (m *management) reach(ctx context.Context, node int) (*mgmclient.Client, error) {
 	n := m.conf.Node(node)
-	at := config.ConnectString{Servers: m.servers.Servers, Binds: m.servers.Binds}
-	if n.HostName != "" {
-		at.Servers = append(at.Servers[:len(at.Servers):len(at.Servers)], config.Endpoint{Host: n.HostName, Port: int(n.Int("PortNumber"))})
-		at.Binds = append(at.Binds[:len(at.Binds):len(at.Binds)], m.servers.Bind)
+	at := m.servers
+	if i := slices.Index(at.Servers, config.Endpoint{Host: n.HostName, Port: int(n.Int("PortNumber"))}); i > 0 {
+		at = from(at, i) // most likely there
 	}
 	var first error
+	o := m.options()
+	o.Timeout = portTime // one that hangs leaves time for the others
 	for i := range at.Servers {
-		c, err := mgmclient.ConnectTo(ctx, config.ConnectString{Servers: at.Servers[i : i+1], Binds: at.Binds[i : i+1]}, m.options())
+		c, err := mgmclient.ConnectTo(ctx, config.ConnectString{Servers: at.Servers[i : i+1], Binds: at.Binds[i : i+1]}, o)
 		if err == nil {
 			var id int
 			if id, err = c.MgmdNodeID(ctx); err == nil && id == node {

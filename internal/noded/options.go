@@ -26,6 +26,7 @@ type settings struct {
 	retries, retryDelay int
 	verbose             bool
 	pprof               string // host:port, empty: none
+	itself              bool   // the node has started this run by itself
 }
 
 // parse reads the command line of ndbd or ndbmtd.
@@ -33,7 +34,7 @@ func parse(args []string) (*settings, *options.Set, error) {
 	s := &settings{}
 	var noWait string
 	var foreground, initial, daemon bool
-	s.retries, s.retryDelay = 12, 5
+	s.retries, s.retryDelay, s.itself = 12, 5, itself()
 	set := options.New("[options]", "A data node of a Cohort cluster: gets its node id and configuration from the management server, and runs until the\n"+
 		"cluster is told to stop. It stays in the foreground and logs to standard output; the exit status names the reason of its end.")
 	set.String(&s.connect, "ndb-connectstring,c", "STRING", "management server: [nodeid=N,]HOST[:PORT][,HOST[:PORT]]…;\ndefault: $NDB_CONNECTSTRING, else localhost:1186")
@@ -74,9 +75,10 @@ func parse(args []string) (*settings, *options.Set, error) {
 	return s, set, checkLoopback(s.pprof)
 }
 
-// patience is how long to look for a management server; negative: for ever.
+// patience is how long to look for a management server; negative: for ever. A node that starts again by itself has nobody
+// who would start it once more.
 func (s *settings) patience() time.Duration {
-	if s.retries < 0 {
+	if s.retries < 0 || s.itself {
 		return -1
 	}
 	return time.Duration(s.retries) * time.Duration(s.retryDelay) * time.Second
