@@ -124,6 +124,26 @@ type LoadOptions struct {
 	Cuts int
 }
 
+// epochSignalsMax bounds what epoch changes may cost in a run, in signals.
+const epochSignalsMax = 400_000
+
+// slowEpochs makes epochs long enough for the length of the run.
+func (o *Options) slowEpochs() {
+	each := 0 // signals of an epoch change
+	for _, l := range o.Threads {
+		blocks := 2 * l.Combined
+		if l.Combined == 0 {
+			blocks = max(l.TC, l.Recv) + max(l.LDM, l.Recv)
+		}
+		each += 4 * (blocks + 1)
+	}
+	least := int(o.VirtualTime / int64(epochSignalsMax/each) / millisecond)
+	if o.EpochMillis > 0 {
+		o.EpochMillis = max(o.EpochMillis, least)
+	}
+	o.CheckpointMillis = max(o.CheckpointMillis, least)
+}
+
 // Draw draws the options of a run from its seed.
 func Draw(seed uint64, w Wanted) Options {
 	r := NewRandom(seed).Sub("options")
@@ -133,6 +153,7 @@ func Draw(seed uint64, w Wanted) Options {
 	}
 	o.drawShape(r.Sub("shape"), w)
 	o.drawParameters(r.Sub("parameters"))
+	o.slowEpochs()
 	o.Weather = drawWeather(r.Sub("weather"))
 	o.drawLoad(r.Sub("load"), w)
 	o.Chaos = drawChaos(r.Sub("faults"), w.Faults, o.VirtualTime)
@@ -213,6 +234,9 @@ func (o *Options) drawLoad(r *Random, w Wanted) {
 	l.Streams = Pick(r, 1, 1, 2, 4)
 	if r.Chance(1, 8) { // a crowd, which the smallest pools cannot take in
 		l.Streams = 16
+	}
+	for o.Clients*o.Sessions*l.Streams < 8 { // or a few that wait would bring the load to a halt
+		l.Streams *= 2
 	}
 	for i := range l.Weights {
 		l.Weights[i] = Pick(r, 0, 1, 1, 2, 8)

@@ -114,6 +114,7 @@ func (x *run) all() {
 	n.runUntil(n.now+x.o.VirtualTime, l.idle)
 	x.chaos.heal()
 	x.until("all nodes to be members that lead, after everything was healed", 60*second, x.healthy)
+	x.until("all transactions to begin", 10*x.o.VirtualTime+300*second, l.idle)
 	l.stop()
 	x.until("the last transactions", x.answerLimit(), func() bool { return l.begun == l.ended && schema })
 	x.rest()

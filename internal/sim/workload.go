@@ -45,6 +45,9 @@ type load struct {
 	passing *passing // the passing table, nil while there is none
 	budget  int      // phaseLoad: transactions that are left to begin
 	pace    int64    // mean pause of a stream between its bursts
+	planned int      // budget at first
+	since   int64    // when the load began, and
+	time    int64    // in how long all of it should have begun, ns
 	begun   int
 	ended   int
 	// inactive is after how long without a request the cluster ends a transaction, ns.
@@ -144,9 +147,15 @@ func (l *load) addSlot(s *session) *slot {
 
 // start lets the streams run budget transactions in about the given time.
 func (l *load) start(budget int, time int64) {
-	l.phase, l.budget = phaseLoad, budget
+	l.phase, l.budget, l.planned = phaseLoad, budget, budget
+	l.since, l.time = l.net.now, time*3/4
 	l.pace = 2 * time / int64(max(budget/len(l.slots), 1))
 	l.wake()
+}
+
+// behind tells whether fewer transactions have begun than should have by now.
+func (l *load) behind() bool {
+	return int64(l.planned-l.budget)*l.time < int64(l.planned)*(l.net.now-l.since)
 }
 
 // reopenSessions closes and opens sessions, times times, with random pauses of about pause.
@@ -385,7 +394,7 @@ func (x *slot) end(t *txn, committed bool, err *ndberror.Error) {
 	t.tx.Release()
 	x.forget(t)
 	wait := int64(0)
-	if l.phase == phaseLoad && x.random.Chance(1, 4) {
+	if l.phase == phaseLoad && x.random.Chance(1, 4) && !l.behind() {
 		wait = x.random.Exponential(l.pace)
 	}
 	if err != nil && err.Class.Temporary() {
