@@ -1,23 +1,30 @@
-// Package distribution knows which node holds which fragment, and runs the epochs [DBDIH].
+// Package distribution knows where fragments belong, and runs the epochs [DBDIH].
 //
-// A Block is one node's. It owns the map of the cluster (who its members are, in which node groups, with how many
-// ldms), answers the dictionary's question where the fragments of a new table go, and takes part in each change of the
-// epoch. The president's also decides when an epoch ends. It holds no table (the dictionary does) and no transaction.
+// A Block is one node's. It answers the dictionary's question where the fragments of a new table go, takes part in each
+// change of the epoch, and makes the ldms of a node that joins copy their fragments. The president's also decides when an
+// epoch ends. It holds no table (the dictionary does) and no transaction.
 //
-// Placement is a pure function of the members, a table's id and its number of fragments (placement.go).
+// Placement is a pure function of the configured nodes, a table's id and its number of fragments (placement.go); it does
+// not depend on who is there.
 //
 // Epochs (president.go, epoch.go): a change runs in two rounds. Between the two nobody draws an epoch, so that a later
 // holder of a lock never gets an older one; the second round is answered when nothing older is left. The next change
 // begins only after that, so a participant has at most two epochs to tell apart; a slow one is reported, and in the
-// end the cluster is stopped with the reason rather than left to wait for ever.
+// end membership is told, which puts it out.
 //
-// Invariants (checked by Invariants): one change at a time; epochs grow; whoever has prepared hears a commit, even
-// when the start begins again in between, since coordinators and ldms know no other way out of a prepared change.
+// Failures (view.go): a lost member is not waited for. From the prepare of a view that lost somebody to the end of its
+// takeover no change begins and none ends, since what the lost ones had drawn may still be under way. A new president
+// asks how far everybody is, and runs the change to the newest epoch that anybody has seen once more.
 //
-// Read next: placement.go, epoch.go, president.go; membership for the phases that make it work.
+// Invariants (checked by Invariants): one change at a time; epochs grow, across presidents too; whoever has prepared
+// hears a commit, even when the start begins again in between, since coordinators and ldms know no other way out of a
+// prepared change.
+//
+// Read next: placement.go, epoch.go, president.go, view.go; membership for the phases that make it work.
 package distribution
 
 import (
+	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -33,7 +40,7 @@ type Node struct {
 // Config is what the block is made with. Times in nanoseconds.
 type Config struct {
 	Nodes             []Node // all data nodes with a node group, the own one included
-	PartitionsPerNode int    // fragments of a table for each data node, by default
+	PartitionsPerNode int    // fragments of a table for each of them, by default
 	LogParts          int    // log parts of each node (NoOfFragmentLogParts)
 	// EpochInterval is TimeBetweenEpochs; 0 = an epoch ends only with a global checkpoint.
 	EpochInterval int64
@@ -60,13 +67,14 @@ type Block struct {
 	view   view.View // who is in the cluster; nobody before the start
 	first  signal.GCI
 
-	local local  // this node's part in a change of the epoch
-	lead  leader // the president's part
+	local local    // this node's part in a change of the epoch
+	lead  leader   // the president's part
+	over  takeover // what holds the epochs up after a loss
+	copy  copying  // of a node that joins
 
-	pending []signal.PhaseReq // a phase that is answered when the local part is at rest; at most one
-	stopped bool              // a member was lost: no further epochs
+	pending []signal.PhaseReq // a phase that is answered when its work is done; at most one
 
-	// Stale counts signals of an attempt to start that was given up.
+	// Stale counts signals that came too late to matter.
 	Stale uint64
 }
 
@@ -89,18 +97,27 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onEpochCommitReq(signal.As[signal.EpochReq](h))
 	case signal.NumEpochCommitConf:
 		b.onEpochConf(signal.As[signal.EpochConf](h), committing)
+	case signal.NumEpochStateReq:
+		b.onEpochStateReq(signal.As[signal.EpochStateReq](h))
+	case signal.NumEpochStateConf:
+		b.onEpochStateConf(signal.As[signal.EpochStateConf](h))
+	case signal.NumEpochJoinReq:
+		b.onEpochJoinReq(signal.As[signal.EpochJoinReq](h))
 	case signal.NumTickOrd:
 		b.onTick(signal.As[signal.TickOrd](h))
 	case signal.NumPlaceReq:
 		b.onPlaceReq(signal.As[signal.PlaceReq](h))
 	case signal.NumViewPrepareReq:
-		b.viewConf(signal.As[signal.ViewReq](h), signal.NumViewPrepareConf)
+		b.onViewPrepareReq(signal.As[signal.ViewReq](h))
 	case signal.NumViewCommitReq:
 		b.onViewCommitReq(signal.As[signal.ViewReq](h))
+	case signal.NumTakeoverRep:
+		b.onTakeoverRep(signal.As[signal.TakeoverRep](h))
 	case signal.NumPhaseReq:
 		b.onPhaseReq(signal.As[signal.PhaseReq](h))
-	case signal.NumNodeFailRep:
-		b.onNodeFailRep(signal.As[signal.NodeFailRep](h))
+	case signal.NumCopyStartConf:
+		b.onCopyStartConf(signal.As[signal.CopyStartConf](h))
+	case signal.NumNodeFailRep: // of a client: nothing of it is here; of a data node: a change of the view says so
 	default:
 		invariant.Failf("distribution has no handler for %s", signal.Format(h))
 	}
@@ -108,45 +125,49 @@ func (b *Block) Deliver(h *signal.Head) {
 
 func (b *Block) isPresident() bool { return b.view.President == b.env.Node() }
 
-// onViewCommitReq takes who is in the cluster. At a start it comes before phase 3.
-func (b *Block) onViewCommitReq(r *signal.ViewReq) {
-	b.view.Take(r.View, r.President, r.Members())
-	b.first = signal.JoinGCI(r.GCI)
-	b.viewConf(r, signal.NumViewCommitConf)
-}
+// begun tells whether the own node has agreed with others who is in the cluster.
+func (b *Block) begun() bool { return len(b.view.Members) > 0 }
 
-func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
-	to, number, attempt := r.From, r.View, r.Attempt
-	c := kernel.Send[signal.ViewConf](b.env, to, b.self, num)
-	c.View, c.Attempt = number, attempt
-}
-
-// onPhaseReq runs a start phase: 3 makes the map ready, 5 starts the epochs, 0 forgets an attempt that failed.
+// onPhaseReq runs a start phase: 3 makes the map ready, 5 starts the epochs or lets a node that joins take part in them,
+// 6 makes that copy its fragments, 0 forgets an attempt that failed. A new president may ask for a phase again.
 func (b *Block) onPhaseReq(r *signal.PhaseReq) {
 	switch r.Phase {
 	case 0:
-		b.lead = leader{run: b.lead.run + 1}
-		b.view.Clear()
 		b.pending = append(b.pending[:0], *r)
-		b.stopped = false
-		b.abandon()
+		b.forget()
 	case 3:
-		invariant.That(len(b.view.Members) > 0, "members are agreed before phase 3")
-		b.phaseConf(r)
+		invariant.That(b.begun(), "members are agreed before phase 3")
+		b.phaseConf(r, 0)
 	case 5: // done when the first epoch is; the president's request for it may have come before this one
 		b.pending = append(b.pending[:0], *r)
-		if b.isPresident() {
+		switch {
+		case b.local.part == signal.PartNone:
+			b.local.part = signal.PartComing
+			b.askToJoin()
+		case b.isPresident() && b.lead.run == 0:
 			b.begin()
 		}
 		b.atRest()
+	case 6:
+		b.pending = append(b.pending[:0], *r)
+		b.startCopy()
 	default:
 		invariant.Failf("distribution has nothing to do in phase %d", r.Phase)
 	}
 }
 
-func (b *Block) phaseConf(r *signal.PhaseReq) {
+func (b *Block) phaseConf(r *signal.PhaseReq, code uint32) {
 	c := kernel.Send[signal.PhaseConf](b.env, signal.MakeAddr(b.env.Node(), signal.BlockMembership, 0), b.self, signal.NumPhaseConf)
-	c.President, c.Attempt, c.Phase, c.Code = r.President, r.Attempt, r.Phase, 0
+	c.President, c.Attempt, c.Phase, c.Code = r.President, r.Attempt, r.Phase, code
+}
+
+// forget makes the block as it was before an attempt to start; what is prepared is committed first.
+func (b *Block) forget() {
+	b.lead = leader{stale: max(b.lead.stale, b.lead.run)}
+	b.view.Clear()
+	b.over = takeover{}
+	b.local.part, b.local.done = signal.PartNone, false
+	b.abandon()
 }
 
 // atRest answers the phase that waited for the local part of a change to end.
@@ -155,17 +176,9 @@ func (b *Block) atRest() {
 		return
 	}
 	r := b.pending[0]
-	if r.Phase == 5 && b.local.gci < b.first {
-		return
-	}
-	b.pending = b.pending[:0]
-	b.phaseConf(&r)
-}
-
-// onNodeFailRep hears that a node is gone. A lost data node ends the epochs: the cluster stops.
-func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
-	if signal.Peer(r.Kind) == signal.PeerData {
-		b.stopped = true
+	if r.Phase == 0 || r.Phase == 5 && b.local.done {
+		b.pending = b.pending[:0]
+		b.phaseConf(&r, 0)
 	}
 }
 
@@ -181,6 +194,11 @@ func (b *Block) onTick(r *signal.TickOrd) {
 	}
 }
 
+func (b *Block) report(t event.Type, args ...uint32) {
+	e := event.New(b.env.Node(), t, args...)
+	b.env.Report(b.self, &e)
+}
+
 // Invariants checks the block as a whole; it is called between signals.
 func (b *Block) Invariants() {
 	l := &b.local
@@ -193,7 +211,5 @@ func (b *Block) Invariants() {
 	if l.gci > l.next {
 		invariant.Failf("epoch %v is older than %v, which is committed", l.next, l.gci)
 	}
-	if b.lead.state != resting && (!b.isPresident() || b.lead.waiting.Empty()) {
-		invariant.Failf("a change of the epoch waits for nobody")
-	}
+	b.lead.invariants(b)
 }

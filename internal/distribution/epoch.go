@@ -6,13 +6,14 @@ package distribution
 //	president's distribution <--EpochPrepareConf-- distribution <--EpochPrepareConf-- each tc and ldm
 //	and the same with EpochCommitReq and EpochCommitConf
 //
-// | signal           | resting | preparing | prepared | committing |
-// | EpochPrepareReq  | send on | never     | never    | never      |
-// | PrepareConf      | never   | count     | never    | never      |
-// | EpochCommitReq   | never   | never     | send on  | never      |
-// | CommitConf       | never   | never     | never    | count      |
+// | signal           | resting            | preparing       | prepared       | committing      |
+// | EpochPrepareReq  | send on, or answer | answer at its end | answer       | answer          |
+// | PrepareConf      | never              | count           | never          | never           |
+// | EpochCommitReq   | answer             | never           | send on        | answer at its end |
+// | CommitConf       | never              | never           | never          | count           |
 //
-// A request from a node that is not the president of the present attempt to start is stale in every state.
+// All that is only answered comes from a new president, which runs the last one's change again. A request from a node
+// that is not the president is stale in every state.
 
 import (
 	"github.com/cohortdb/cohort/internal/invariant"
@@ -32,20 +33,24 @@ const (
 	prepared
 	// committing: the second round is out.
 	committing
+	// asking: a new president has asked how far everybody is. (The node's part has no such state.)
+	asking
 )
 
 // local is the node's part.
 type local struct {
 	state     phase
 	gci       signal.GCI // newest that is committed here
-	next      signal.GCI // while a change is under way: the new one
+	next      signal.GCI // newest that is prepared here
 	owed      int        // answers of the node's coordinators and ldms that are missing
 	abandoned bool       // the attempt to start was given up: end the change without the president
+	part      uint32     // one of signal's Part constants
+	done      bool       // a change has ended here since the node takes part
 }
 
 // fromPresident tells whether a request belongs to the present attempt.
-func (b *Block) fromPresident(r *signal.EpochReq) bool {
-	if len(b.view.Members) == 0 || r.From.Node() != b.view.President {
+func (b *Block) fromPresident(h *signal.Head) bool {
+	if !b.begun() || h.From.Node() != b.view.President {
 		b.Stale++
 		return false
 	}
@@ -53,24 +58,34 @@ func (b *Block) fromPresident(r *signal.EpochReq) bool {
 }
 
 func (b *Block) onEpochPrepareReq(r *signal.EpochReq) {
-	if !b.fromPresident(r) {
+	if !b.fromPresident(&r.Head) {
 		return
 	}
-	l := &b.local
-	invariant.That(l.state == resting, "one change of the epoch at a time")
-	l.next = signal.JoinGCI(r.GCI)
-	invariant.That(l.next > l.gci, "epochs grow")
-	l.state = preparing
-	b.toAll(signal.NumEpochPrepareReq)
+	l, to := &b.local, signal.JoinGCI(r.GCI)
+	l.part = signal.PartFull
+	switch {
+	case to == l.next && l.state == preparing: // answered when it is done
+	case to == l.next:
+		b.toPresident(signal.NumEpochPrepareConf)
+	default:
+		invariant.That(l.state == resting && to > l.next, "epochs grow, one at a time")
+		l.next, l.state = to, preparing
+		b.toAll(signal.NumEpochPrepareReq)
+	}
 }
 
 func (b *Block) onEpochCommitReq(r *signal.EpochReq) {
-	if !b.fromPresident(r) {
+	if !b.fromPresident(&r.Head) {
 		return
 	}
 	l := &b.local
-	invariant.That(l.state == prepared && l.next == signal.JoinGCI(r.GCI), "what was prepared is committed")
-	b.commitLocal()
+	invariant.That(l.state != preparing && l.next == signal.JoinGCI(r.GCI), "what was prepared is committed")
+	switch l.state {
+	case prepared:
+		b.commitLocal()
+	case resting:
+		b.toPresident(signal.NumEpochCommitConf)
+	}
 }
 
 func (b *Block) commitLocal() {
@@ -115,6 +130,7 @@ func (b *Block) onEpochConf(r *signal.EpochConf, round phase) {
 	}
 	l.state = resting
 	if !l.abandoned {
+		l.done = true
 		b.toPresident(signal.NumEpochCommitConf)
 	}
 	l.abandoned = false

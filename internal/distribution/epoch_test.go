@@ -40,7 +40,7 @@ func newRig(t *testing.T, seed uint64, nodes, tcs, ldms int, cfg Config) *rig {
 	for i := range nodes {
 		id := uint8(i + 1)
 		n := r.net.Add(id, signal.PeerData)
-		for _, b := range []uint8{signal.BlockMembership, signal.BlockDistribution, signal.BlockManager, signal.BlockRuntime} {
+		for _, b := range []uint8{signal.BlockMembership, signal.BlockDistribution, signal.BlockDictionary, signal.BlockManager, signal.BlockRuntime} {
 			n.Env.Place(b, 0, 0)
 		}
 		for k := range tcs {
@@ -310,25 +310,12 @@ func TestAStartThatBeginsAgain(t *testing.T) {
 	}
 }
 
-func TestALostMemberEndsTheEpochs(t *testing.T) {
-	r := newRig(t, 5, 2, 1, 1, config())
-	r.start([]uint8{1, 2}, 1, 1<<32)
-	f := (*signal.NodeFailRep)(r.toBlock(1, signal.NumNodeFailRep, uint32(unsafe.Sizeof(signal.NodeFailRep{}))))
-	f.Node, f.Kind = 2, uint32(signal.PeerData)
-	n := len(r.rep)
-	r.net.Run(5000 * ms)
-	if len(r.rep) != n {
-		t.Fatalf("%d epochs after the loss", len(r.rep)-n)
-	}
-}
-
 func TestPlaceAnswersTheDictionary(t *testing.T) {
 	r := newRig(t, 1, 2, 1, 1, config())
 	r.start([]uint8{1, 2}, 1, 1<<32)
 	var got []signal.PlaceConf
 	var buckets [][]uint16
 	inner := r.net.Nodes[1].Handle
-	r.net.Nodes[1].Env.Place(signal.BlockDictionary, 0, 0)
 	r.net.Nodes[1].Handle = func(h *signal.Head) {
 		if h.Num == signal.NumPlaceConf {
 			c := (*signal.PlaceConf)(unsafe.Pointer(h))

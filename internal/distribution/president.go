@@ -12,16 +12,23 @@ import (
 
 // leader is the president's part.
 type leader struct {
-	run        uint32 // of the engine: timers of an earlier one are stale
-	state      phase  // resting, preparing or committing
+	run        uint32 // of the engine: timers of an earlier one are stale; 0 = it does not run
+	stale      uint32 // newest run of an attempt to start that was given up
+	state      phase  // resting, asking, preparing or committing
 	gci        signal.GCI
 	next       signal.GCI
+	parts      signal.NodeSet // members that take part in changes
+	coming     signal.NodeSet // members that do from the next change on
 	waiting    signal.NodeSet // members whose answer to the round is missing
+	floor      signal.GCI     // newest that a node which joins has seen: epochs go on behind it
 	began      int64          // when the change began
 	checkpoint int64          // when the newest global checkpoint began
 	due        bool           // the next change begins when this one has ended
 	reportAt   int64          // how long the change may take until that is reported; doubles
 	gaveUp     bool           // membership was told that a node lags
+	asked      uint32         // view in which the members were asked how far they are
+	again      bool           // the change to the newest epoch has to be run again, …
+	pulled     bool           // … and some are in an older one
 }
 
 // lagMin is the shortest time after which a slow change is reported, nanoseconds: a busy machine may stop a process
@@ -38,15 +45,31 @@ func (b *Block) interval() int64 {
 
 // begin starts the engine with the first epoch.
 func (b *Block) begin() {
-	b.lead = leader{run: b.lead.run + 1}
-	b.env.Tick(b.self, b.interval(), tickEpoch, b.lead.run, 0)
+	b.startEngine()
+	b.lead.parts = b.view.Set()
 	b.change(b.first)
+}
+
+func (b *Block) startEngine() {
+	b.lead = leader{run: max(b.lead.run, b.lead.stale) + 1}
+	b.env.Tick(b.self, b.interval(), tickEpoch, b.lead.run, 0)
+}
+
+// nextChange begins the change to the following epoch. Members that join take part from it on.
+func (b *Block) nextChange() {
+	l := &b.lead
+	to := b.following()
+	for n := l.coming.Next(0); n != 0; n = l.coming.Next(n) {
+		l.parts.Add(n)
+	}
+	l.coming = signal.NodeSet{}
+	b.change(to)
 }
 
 // change begins a change of the epoch.
 func (b *Block) change(to signal.GCI) {
 	l := &b.lead
-	invariant.That(l.state == resting && to > l.gci, "epochs grow, one at a time")
+	invariant.That(to > l.gci && (l.state == asking || l.state == resting && !b.over.holds()), "epochs grow, one at a time, none new during a takeover")
 	l.next, l.due, l.gaveUp = to, false, false
 	l.began = b.env.Now()
 	l.reportAt = max(lagMin, 4*b.interval())
@@ -57,13 +80,12 @@ func (b *Block) change(to signal.GCI) {
 	b.round(preparing, signal.NumEpochPrepareReq)
 }
 
-// round sends one of the two rounds to all members.
+// round sends one of the two rounds to all members that take part.
 func (b *Block) round(state phase, num uint16) {
 	l := &b.lead
-	l.state = state
-	for _, m := range b.view.Members {
-		l.waiting.Add(uint8(m.Node))
-		r := kernel.Send[signal.EpochReq](b.env, signal.MakeAddr(uint8(m.Node), signal.BlockDistribution, 0), b.self, num)
+	l.state, l.waiting = state, l.parts
+	for n := l.parts.Next(0); n != 0; n = l.parts.Next(n) {
+		r := kernel.Send[signal.EpochReq](b.env, signal.MakeAddr(n, signal.BlockDistribution, 0), b.self, num)
 		r.GCI = l.next.Words()
 	}
 }
@@ -77,48 +99,60 @@ func (b *Block) onMemberConf(r *signal.EpochConf, round phase) {
 		return
 	}
 	l.waiting.Remove(n)
-	if !l.waiting.Empty() || b.stopped {
+	b.roundOver()
+}
+
+// roundOver goes on when nobody's answer is missing. The second round does not end before the end of a takeover.
+func (b *Block) roundOver() {
+	l := &b.lead
+	if !l.waiting.Empty() {
 		return
 	}
-	if round == preparing {
+	switch {
+	case l.state == asking:
+		b.resume()
+	case l.state == preparing:
 		b.round(committing, signal.NumEpochCommitReq)
-		return
-	}
-	l.state, l.gci = resting, l.next
-	if uint32(l.gci) == 0 {
-		b.report(event.GlobalCheckpointCompleted, uint32(l.gci>>32))
-	}
-	if l.due {
-		b.change(b.following())
+	case l.state == committing && b.over.holds():
+		b.env.Mark(kernel.MarkEpochHeld)
+	case l.state == committing:
+		l.state, l.gci = resting, l.next
+		if uint32(l.gci) == 0 {
+			b.report(event.GlobalCheckpointCompleted, uint32(l.gci>>32))
+		}
+		if l.due {
+			b.nextChange()
+		}
 	}
 }
 
 // following is the epoch after the present one: a micro one, or the first of the next global checkpoint.
 func (b *Block) following() signal.GCI {
 	l := &b.lead
-	if b.cfg.EpochInterval == 0 || b.env.Now()-l.checkpoint >= b.cfg.CheckpointInterval {
-		return (l.gci>>32 + 1) << 32
+	newest := max(l.gci, l.floor)
+	if b.cfg.EpochInterval == 0 || newest > l.gci || b.env.Now()-l.checkpoint >= b.cfg.CheckpointInterval {
+		return (newest>>32 + 1) << 32
 	}
-	return l.gci + 1
+	return newest + 1
 }
 
 // onEpochDue hears that an epoch has lasted long enough.
 func (b *Block) onEpochDue() {
 	l := &b.lead
-	if b.stopped {
-		return
-	}
 	b.env.Tick(b.self, b.interval(), tickEpoch, l.run, 0)
-	if l.state == resting {
-		b.change(b.following())
-		return
+	switch {
+	case l.state == resting && !b.over.holds():
+		b.nextChange()
+	case b.over.holds() || l.state == asking:
+		l.due = true
+	default:
+		l.due = true
+		b.lag()
 	}
-	l.due = true
-	b.lag()
 }
 
-// lag reports a change that takes long, and in the end asks membership to stop the cluster: a node that cannot finish
-// an epoch holds up every commit (first round) or everything that builds on finished epochs (second round).
+// lag reports a change that takes long, and in the end tells membership: a node that cannot finish an epoch holds up
+// every commit (first round) or everything that builds on finished epochs (second round).
 func (b *Block) lag() {
 	l := &b.lead
 	waited := b.env.Now() - l.began
@@ -140,7 +174,14 @@ func (b *Block) lag() {
 	}
 }
 
-func (b *Block) report(t event.Type, args ...uint32) {
-	e := event.New(b.env.Node(), t, args...)
-	b.env.Report(b.self, &e)
+func (l *leader) invariants(b *Block) {
+	members := b.view.Set()
+	switch {
+	case l.run == 0 && l.state != resting, l.run != 0 && !b.isPresident():
+		invariant.Failf("the epochs are led by node %d, who is not president", b.env.Node())
+	case !members.Covers(&l.parts) || !members.Covers(&l.coming) || !members.Covers(&l.waiting):
+		invariant.Failf("the epochs wait for a stranger")
+	case l.state != resting && l.waiting.Empty() && !(l.state == committing && b.over.holds()):
+		invariant.Failf("a change of the epoch waits for nobody")
+	}
 }

@@ -306,6 +306,17 @@ func writeMemoryLayout(dst []byte, e *Event) []byte {
 	return append(dst, " KB"...)
 }
 
+func writeCopied(dst []byte, e *Event) []byte {
+	dst = strconv.AppendUint(append(dst, "Node "...), uint64(e.Args[0]), 10)
+	dst = append(dst, " has copied all its fragments from its peers: "...)
+	dst = strconv.AppendUint(dst, uint64(e.Args[1])<<32|uint64(e.Args[2]), 10)
+	dst = append(dst, " rows, "...)
+	dst = strconv.AppendUint(dst, (uint64(e.Args[3])<<32|uint64(e.Args[4]))>>10, 10)
+	dst = append(dst, " KB, in "...)
+	dst = strconv.AppendUint(dst, uint64(e.Args[5]), 10)
+	return append(dst, " ms"...)
+}
+
 // writeBackupStatus tells how far a backup is; starting node 0 means that none runs.
 func writeBackupStatus(dst []byte, e *Event) []byte {
 	if e.Args[0] == 0 {

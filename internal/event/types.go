@@ -22,6 +22,9 @@ const (
 	StartREDOLog              Type = 19
 	StartLog                  Type = 20
 	UNDORecordsExecuted       Type = 21
+	NRCopyDict                Type = 22
+	NRCopyFragsStarted        Type = 24
+	NRCopyFragsCompleted      Type = 26
 	NodeFailCompleted         Type = 27
 	NodeFailReport            Type = 28 // NODE_FAILREP
 	ArbitState                Type = 29
@@ -153,6 +156,12 @@ var table = [...]Info{
 		write: writeStopForced},
 	NDBStopAborted: {Name: "NDBStopAborted", Category: CategoryShutdown, Level: 1, Severity: Note, Form: "Node shutdown aborted"},
 
+	NRCopyDict: {Name: "NR_CopyDict", Category: CategoryNodeRestart, Level: 8, Severity: Note, Args: "node tables",
+		Form: "Node {node} was told {tables} tables"},
+	NRCopyFragsStarted: {Name: "NR_CopyFragsStarted", Category: CategoryNodeRestart, Level: 8, Severity: Note, Args: "node",
+		Form: "Node {node} copies its fragments from its peers"},
+	NRCopyFragsCompleted: {Name: "NR_CopyFragsCompleted", Category: CategoryNodeRestart, Level: 8, Severity: Note, Args: "node rows_hi rows_lo bytes_hi bytes_lo ms",
+		write: writeCopied},
 	NodeFailCompleted: {Name: "NodeFailCompleted", Category: CategoryNodeRestart, Level: 8, Severity: Alert, Args: "failed_node completing_node",
 		Form: "Failure handling of node {failed_node} completed at node {completing_node}"},
 	NodeFailReport: {Name: "NODE_FAILREP", Category: CategoryNodeRestart, Level: 8, Severity: Alert, Args: "failed_node failure_state",

@@ -35,6 +35,30 @@ const (
 	MarkTakeoverMixed
 	// MarkTakeoverRemembers: nobody had applied anything of a transaction any more that an earlier takeover was to commit.
 	MarkTakeoverRemembers
+	// MarkEpochRunAgain: a new president ran the change to the newest epoch once more.
+	MarkEpochRunAgain
+	// MarkEpochPulled: in that change some members were in an older epoch than others.
+	MarkEpochPulled
+	// MarkEpochHeld: the end of a change of the epoch waited for the end of a takeover.
+	MarkEpochHeld
+	// MarkEpochJoined: a node that joins asked to take part in changes of the epoch.
+	MarkEpochJoined
+	// MarkCreateFinished: a new president committed a create that was committed somewhere.
+	MarkCreateFinished
+	// MarkCreateUndone: a new president undid a create that was committed nowhere.
+	MarkCreateUndone
+	// MarkDropFinished: a new president finished a drop that had begun.
+	MarkDropFinished
+	// MarkDropHeld: a drop waited for the end of a takeover before rows were given up.
+	MarkDropHeld
+	// MarkRequestAgain: a request that a lost president had not begun went to the new one.
+	MarkRequestAgain
+	// MarkRequestKnown: a request that a lost president had finished was answered by the node that had passed it on.
+	MarkRequestKnown
+	// MarkTablesTold: a node that joins was told all tables.
+	MarkTablesTold
+	// MarkTablesAgain: the president was lost meanwhile, and the node began again with the new one.
+	MarkTablesAgain
 	// MarkMax bounds the marks.
 	MarkMax
 )
@@ -49,6 +73,18 @@ var markNames = [MarkMax]string{
 	MarkTouchedByReport: "touched by its primary's report", MarkAbortUnreported: "touched and not reported", MarkCommitDirect: "commit finished directly",
 	MarkLeftOver: "left over", MarkTakeoverAborts: "takeover aborts", MarkTakeoverMixed: "takeover with mixed states",
 	MarkTakeoverRemembers: "takeover remembers a commit",
+	MarkEpochRunAgain:     "epoch run again",
+	MarkEpochPulled:       "epoch pulled forward",
+	MarkEpochHeld:         "epoch held by a takeover",
+	MarkEpochJoined:       "epoch joined",
+	MarkCreateFinished:    "create finished by a new president",
+	MarkCreateUndone:      "create undone by a new president",
+	MarkDropFinished:      "drop finished by a new president",
+	MarkDropHeld:          "drop held by a takeover",
+	MarkRequestAgain:      "schema request sent to a new president",
+	MarkRequestKnown:      "schema request answered for a lost president",
+	MarkTablesTold:        "tables told to a new node",
+	MarkTablesAgain:       "tables told again by a new president",
 }
 
 func (m Mark) String() string { return markNames[m] }

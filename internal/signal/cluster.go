@@ -190,66 +190,11 @@ func PlaceConfSize(buckets, fragments uint32) uint32 {
 	return uint32(unsafe.Sizeof(PlaceConf{})) + Pad(2*buckets) + 4*MaxReplicas*fragments
 }
 
-// Kinds of schema transactions.
-const (
-	SchemaCreate = 1 + iota
-	SchemaDrop
-)
-
-// SchemaReq is a step of a schema transaction, from the president's dictionary to every member's. Behind the prepare
-// of a create: definition (padded), map (padded), chains, as in TableOpenReq; behind all others nothing.
-//
-//	client --TableCreateReq--> any node --TableCreateReq--> president
-//	president --SchemaPrepareReq--> all members --SchemaPrepareConf--> president
-//	president --SchemaCommitReq--> all members --SchemaCommitConf--> president      (or SchemaAbortReq and …Conf)
-//	president --TableCreateConf--> any node --TableCreateConf--> client
-type SchemaReq struct {
-	Head
-	Ref       uint32 // number of the schema transaction, from 1
-	Kind      uint32 // SchemaCreate or SchemaDrop
-	Table     uint32
-	Version   uint32
-	Fragments uint32
-	Buckets   uint32
-	DefLen    uint32
-}
-
-// Def is the table definition.
-func (r *SchemaReq) Def() []byte { return tail(r, 0, r.DefLen) }
-
-// Map is bucket → fragment.
-func (r *SchemaReq) Map() []uint16 {
-	return unsafe.Slice((*uint16)(unsafe.Add(unsafe.Pointer(r), uint32(unsafe.Sizeof(*r))+Pad(r.DefLen))), r.Buckets)
-}
-
-// Chains is fragment → places, MaxReplicas each.
-func (r *SchemaReq) Chains() []Addr {
-	o := uint32(unsafe.Sizeof(*r)) + Pad(r.DefLen) + Pad(2*r.Buckets)
-	return unsafe.Slice((*Addr)(unsafe.Add(unsafe.Pointer(r), o)), r.Fragments*MaxReplicas)
-}
-
-// SchemaReqSize is the size of a whole SchemaReq in bytes.
-func SchemaReqSize(def, buckets, fragments uint32) uint32 {
-	return uint32(unsafe.Sizeof(SchemaReq{})) + Pad(def) + Pad(2*buckets) + 4*MaxReplicas*fragments
-}
-
-// SchemaConf answers each step.
-type SchemaConf struct {
-	Head
-	Ref  uint32
-	Code uint32 // 0, or the error code that a prepare ended with
-}
-
 func checkMembers(p *StartReq, n uint32) bool {
 	if p.Count < 1 || p.Count > MaxDataNode || n != StartReqSize(int(p.Count)) {
 		return false
 	}
 	return membersFit(p.Members()) && p.President >= 1 && p.President <= MaxDataNode
-}
-
-func checkSchema(p *SchemaReq, n uint32) bool {
-	return p.DefLen <= MaxSize && p.Buckets <= MaxSize && p.Fragments <= MaxSize/16 &&
-		n == SchemaReqSize(p.DefLen, p.Buckets, p.Fragments) && (p.Kind == SchemaCreate || p.Kind == SchemaDrop)
 }
 
 func init() {
@@ -273,10 +218,4 @@ func init() {
 	register(NumPlaceConf, 0, func(p *PlaceConf, n uint32) bool {
 		return p.Buckets <= MaxSize && p.Fragments <= MaxSize/16 && n == PlaceConfSize(p.Buckets, p.Fragments)
 	})
-	registerAs(NumSchemaPrepareReq, "SchemaPrepareReq", fromData, checkSchema)
-	registerAs[SchemaConf](NumSchemaPrepareConf, "SchemaPrepareConf", fromData, nil)
-	registerAs(NumSchemaCommitReq, "SchemaCommitReq", fromData, checkSchema)
-	registerAs[SchemaConf](NumSchemaCommitConf, "SchemaCommitConf", fromData, nil)
-	registerAs(NumSchemaAbortReq, "SchemaAbortReq", fromData, checkSchema)
-	registerAs[SchemaConf](NumSchemaAbortConf, "SchemaAbortConf", fromData, nil)
 }

@@ -44,6 +44,9 @@ const (
 	NumEpochPrepareConf
 	NumEpochCommitReq
 	NumEpochCommitConf
+	NumEpochStateReq  // new president's distribution → members' distributions: how far are you
+	NumEpochStateConf // back
+	NumEpochJoinReq   // joining member's distribution → president's: let me take part
 
 	// Timers of blocks (timer.go).
 	NumTickOrd
@@ -118,6 +121,11 @@ const (
 	NumSchemaCommitConf
 	NumSchemaAbortReq
 	NumSchemaAbortConf
+	NumSchemaStateReq // new president's dictionary → members' dictionaries: what do you know
+	NumSchemaStateConf
+	NumSchemaGoOrd    // new president's dictionary → members' dictionaries: send your requests
+	NumSchemaJoinReq  // joining member's dictionary → president's: tell me all tables
+	NumSchemaJoinConf // back
 
 	// Views of the cluster (view.go).
 	NumViewPrepareReq  // leader → members, membership → own blocks

@@ -36,10 +36,10 @@ const (
 // counts. The first view of a start is committed without a prepare.
 type ViewReq struct {
 	Head
-	View      uint32 // number of the view: 1 more than the one before it
-	Attempt   uint32 // of changing to it
-	President uint32 // the member that has been there longest
-	GCI       [2]uint32
+	View      uint32    // number of the view: 1 more than the one before it
+	Attempt   uint32    // of changing to it
+	President uint32    // the member that has been there longest
+	GCI       [2]uint32 // of the first view of a start: the first epoch to come
 	Count     uint32
 }
 
@@ -63,8 +63,8 @@ type ViewConf struct {
 	Attempt uint32 // as asked
 }
 
-// TakeoverRep is the president's word to all members, and membership's to the own distribution, that nothing of
-// members that were lost up to this view is left anywhere: epochs go on, and their node ids may be used again.
+// TakeoverRep is the president's word to all members, membership's to the own distribution, and this one's to the own
+// dictionary, that nothing of members that were lost up to this view is left anywhere: epochs go on, and their node ids may be used again.
 type TakeoverRep struct {
 	Head
 	View uint32
