@@ -17,6 +17,9 @@ const ms = 1_000_000
 type rig struct {
 	t     *testing.T
 	net   *kerneltest.Net
+	cfg   Config
+	tcs   int
+	ldms  int
 	block [256]*Block
 	parts [256][]*part // coordinators and ldms by node
 	phase [256]int     // last phase confirmed
@@ -24,6 +27,12 @@ type rig struct {
 	event []signal.EventRep
 	alone bool         // an attempt to start was given up: each node ends its change by itself
 	rep   []signal.GCI // newest epoch by EpochRep at node 1's manager
+	views *kerneltest.Views
+	seen  [256]signal.GCI // newest epoch by EpochRep at each node's manager
+	fail  [256]uint32     // code with which the first ldm of a node ends its copy
+	done  [256]uint32     // code with which the last phase was confirmed
+	held  [][2]int        // node and part that keep an answer back
+	asked bool            // the node that joins was asked for phase 5
 }
 
 // part stands for a coordinator or an ldm: it keeps the rules of an epoch change and complains when they are broken.
@@ -36,29 +45,37 @@ type part struct {
 }
 
 func newRig(t *testing.T, seed uint64, nodes, tcs, ldms int, cfg Config) *rig {
-	r := &rig{t: t, net: kerneltest.New(seed)}
+	r := &rig{t: t, net: kerneltest.New(seed), cfg: cfg, tcs: tcs, ldms: ldms}
+	r.views = kerneltest.NewViews(r.net, signal.BlockDistribution)
 	for i := range nodes {
-		id := uint8(i + 1)
-		n := r.net.Add(id, signal.PeerData)
-		for _, b := range []uint8{signal.BlockMembership, signal.BlockDistribution, signal.BlockDictionary, signal.BlockManager, signal.BlockRuntime} {
-			n.Env.Place(b, 0, 0)
-		}
-		for k := range tcs {
-			n.Env.Place(signal.BlockTC, k, 0)
-			r.parts[id] = append(r.parts[id], &part{self: signal.MakeAddr(id, signal.BlockTC, uint16(k))})
-		}
-		for k := range ldms {
-			n.Env.Place(signal.BlockLDM, k, 0)
-			r.parts[id] = append(r.parts[id], &part{self: signal.MakeAddr(id, signal.BlockLDM, uint16(k))})
-		}
-		r.block[id] = New(n.Env, cfg)
-		n.Handle = func(h *signal.Head) { r.handle(n, h) }
-		for o := uint8(1); o < id; o++ {
-			r.net.Link(o, id)
-		}
+		r.add(uint8(i + 1))
 	}
 	r.net.After = func(n *kerneltest.Node) { r.block[n.ID].Invariants() }
 	return r
+}
+
+// add makes a node and links it to all that live.
+func (r *rig) add(id uint8) {
+	n := r.net.Add(id, signal.PeerData)
+	r.parts[id], r.seen[id], r.phase[id] = nil, 0, 0
+	for _, b := range []uint8{signal.BlockMembership, signal.BlockDistribution, signal.BlockDictionary, signal.BlockManager, signal.BlockRuntime} {
+		n.Env.Place(b, 0, 0)
+	}
+	for k := range r.tcs {
+		n.Env.Place(signal.BlockTC, k, 0)
+		r.parts[id] = append(r.parts[id], &part{self: signal.MakeAddr(id, signal.BlockTC, uint16(k))})
+	}
+	for k := range r.ldms {
+		n.Env.Place(signal.BlockLDM, k, 0)
+		r.parts[id] = append(r.parts[id], &part{self: signal.MakeAddr(id, signal.BlockLDM, uint16(k))})
+	}
+	r.block[id] = New(n.Env, r.cfg)
+	n.Handle = func(h *signal.Head) { r.handle(n, h) }
+	for o := uint8(1); o < 250; o++ {
+		if x := r.net.Nodes[o]; o != id && x != nil && !x.Dead() {
+			r.net.Link(o, id)
+		}
+	}
 }
 
 func (r *rig) handle(n *kerneltest.Node, h *signal.Head) {
@@ -74,6 +91,11 @@ func (r *rig) handle(n *kerneltest.Node, h *signal.Head) {
 	case signal.BlockManager:
 		switch h.Num {
 		case signal.NumEpochRep:
+			g := signal.JoinGCI(signal.As[signal.EpochRep](h).GCI)
+			if g <= r.seen[n.ID] {
+				r.t.Fatalf("node %d is in epoch %v after %v", n.ID, g, r.seen[n.ID])
+			}
+			r.seen[n.ID] = g
 			if n.ID == 1 {
 				r.rep = append(r.rep, signal.JoinGCI((*signal.EpochRep)(unsafe.Pointer(h)).GCI))
 			}
@@ -81,9 +103,13 @@ func (r *rig) handle(n *kerneltest.Node, h *signal.Head) {
 			r.event = append(r.event, *(*signal.EventRep)(unsafe.Pointer(h)))
 		}
 	case signal.BlockMembership:
+		if r.views.Deliver(n, h) {
+			return
+		}
 		switch h.Num {
 		case signal.NumPhaseConf:
-			r.phase[n.ID] = int((*signal.PhaseConf)(unsafe.Pointer(h)).Phase)
+			c := signal.As[signal.PhaseConf](h)
+			r.phase[n.ID], r.done[n.ID] = int(c.Phase), c.Code
 		case signal.NumLagRep:
 			r.lag = append(r.lag, *(*signal.LagRep)(unsafe.Pointer(h)))
 		}
@@ -91,6 +117,15 @@ func (r *rig) handle(n *kerneltest.Node, h *signal.Head) {
 }
 
 func (r *rig) partHears(n *kerneltest.Node, p *part, q *signal.EpochReq) {
+	if q.Num == signal.NumCopyStartReq {
+		ref := signal.As[signal.CopyStartReq](&q.Head).Ref
+		c := kernel.Send[signal.CopyStartConf](n.Env, q.From, p.self, signal.NumCopyStartConf)
+		c.Ref, c.Rows, c.Bytes, c.Code = ref, [2]uint32{1000, 0}, [2]uint32{1 << 20, 0}, 0
+		if p.self.Instance() == 0 {
+			c.Code = r.fail[n.ID]
+		}
+		return
+	}
 	g := signal.JoinGCI(q.GCI)
 	switch q.Num {
 	case signal.NumEpochPrepareReq:
@@ -107,7 +142,7 @@ func (r *rig) partHears(n *kerneltest.Node, p *part, q *signal.EpochReq) {
 		// nobody may draw the new epoch while somebody could still draw the old one
 		for id := 1; id < 256 && !r.alone; id++ {
 			for _, o := range r.parts[id] {
-				if o.prepared == 0 && o.gci < g {
+				if o.prepared == 0 && o.gci < g && !r.net.Nodes[id].Dead() && r.block[id].local.part == signal.PartFull {
 					r.t.Fatalf("%v commits %v while %v is in %v", p.self, g, o.self, o.gci)
 				}
 			}

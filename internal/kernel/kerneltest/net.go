@@ -26,6 +26,9 @@ type Net struct {
 	Seen func(n *Node, h *signal.Head)
 	// After is called after each handler; nil = nobody looks.
 	After func(n *Node)
+	// InOrder makes each step deliver what comes first (jobs before links, in the order of their making), for scripts
+	// that people read.
+	InOrder bool
 
 	now   int64
 	rng   uint64
@@ -51,6 +54,7 @@ type Node struct {
 type link struct {
 	from, to uint8
 	up       bool // what is sent goes into the queue
+	stalled  bool // nothing is delivered
 	queue    []byte
 }
 
@@ -126,9 +130,15 @@ func (t *Net) Cut(a, b uint8) {
 			l.queue = nil
 			continue
 		}
+		if l.stalled {
+			l.queue, l.stalled = nil, false
+		}
 		l.queue = append(l.queue, to.rep(signal.NumLinkDownRep, from)...)
 	}
 }
+
+// Stall lets nothing pass from one node to another until further notice. If the link ends before, what waits is lost.
+func (t *Net) Stall(from, to uint8, on bool) { t.link(from, to).stalled = on }
 
 // Kill ends a process: its links go down, and nothing reaches it any more.
 func (t *Net) Kill(id uint8) {
@@ -198,7 +208,7 @@ func (t *Net) Step(until int64) bool {
 		}
 	}
 	for _, l := range t.links {
-		if n := t.Nodes[l.to]; len(l.queue) > 0 {
+		if n := t.Nodes[l.to]; len(l.queue) > 0 && !l.stalled {
 			if n == nil || n.dead {
 				l.queue = nil
 				continue
@@ -213,7 +223,10 @@ func (t *Net) Step(until int64) bool {
 	if t.steps > 5_000_000 {
 		invariant.Failf("the net does not come to rest")
 	}
-	c := can[t.Rand(len(can))]
+	c := can[0]
+	if !t.InOrder {
+		c = can[t.Rand(len(can))]
+	}
 	if c.n != nil {
 		c.n.Env.RunJobs(func(p unsafe.Pointer) {
 			h := (*signal.Head)(p)
