@@ -173,7 +173,7 @@ func (b *Block) toMembers(num uint16, size uint32, fill func(*signal.SchemaReq))
 	for n := l.waiting.Next(0); n != 0; n = l.waiting.Next(n) {
 		q := (*signal.SchemaReq)(b.env.Put(signal.MakeAddr(n, signal.BlockDictionary, 0), b.self, num, size))
 		q.Ref, q.Kind, q.Table, q.Version = l.next, l.kind, l.table, l.version
-		q.Fragments, q.Buckets, q.DefLen = 0, 0, 0
+		q.Asker, q.AskerRef, q.Alone, q.Code, q.Fragments, q.Buckets, q.DefLen = 0, 0, 0, 0, 0, 0, 0
 		if fill != nil {
 			fill(q)
 		}
