@@ -169,29 +169,100 @@ func TestDocument004Starts(t *testing.T) {
 	s.stop(t)
 }
 
-// Only one management server of a cluster runs.
-func TestASecondServerIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	text := strings.Replace(ini(dir), "[NDBD]\n", "[NDB_MGMD]\nNodeId=50\nHostName=127.0.0.1\nPortNumber=PORT\nDataDir="+dir+"\n[NDBD]\n", 1)
-	text = strings.Replace(text, "[SYSTEM]\n", "[SYSTEM]\nName=two\n", 1)
-	// The second one is told that the first has the port on which node 49 really listens.
-	first := start(t, "-f", write(t, dir, strings.Replace(text, "PORT", "1", 1)), "--ndb-nodeid=49", "--config-cache=0")
-	mgmtest.Until(t, "the log says that only one may run", func() bool {
-		log, _ := os.ReadFile(filepath.Join(dir, "ndb_49_cluster.log"))
-		return strings.Contains(string(log), "only one may run")
-	})
-	_, port, _ := strings.Cut(first.addr, ":")
-	second := strings.Replace(text, "PortNumber=0", "PortNumber="+port, 1)
-	second = strings.Replace(second, "PORT", "0", 1)
-	status, _, errs := ndbMgmd("-f", write(t, dir, second), "--ndb-nodeid=50", "--config-cache=0")
-	if status != 1 || !strings.Contains(errs, "another management server of this cluster runs already (node 49 at 127.0.0.1:"+port+")") {
-		t.Errorf("%d, %s", status, errs)
+// freePorts are ports that were free a moment ago.
+func freePorts(t *testing.T, n int) (ports []string) {
+	t.Helper()
+	for range n {
+		l := mgmtest.Listen(t)
+		ports = append(ports, mgmtest.Port(l))
+		defer l.Close()
 	}
-	status, _, errs = ndbMgmd("-f", write(t, dir, strings.Replace(text, "PORT", "1", 1)), "--config-cache=0")
+	return ports
+}
+
+// TestTwoServers is what an operator with two management servers does: start both, change something, lose one.
+func TestTwoServers(t *testing.T) {
+	dirs, ports := []string{t.TempDir(), t.TempDir()}, freePorts(t, 2)
+	text := strings.Replace(mgmtest.TwoNodes, "[SYSTEM]\nName=test\n", "", 1)
+	text = strings.Replace(text, "[NDB_MGMD]\nNodeId=49\nHostName=127.0.0.1\n", "[NDB_MGMD DEFAULT]\nHostName=127.0.0.1\nHeartbeatIntervalMgmdMgmd=100\n"+
+		"[NDB_MGMD]\nNodeId=49\nDataDir="+dirs[0]+"\nPortNumber="+ports[0]+"\n[NDB_MGMD]\nNodeId=50\nDataDir="+dirs[1]+"\nPortNumber="+ports[1]+"\n", 1)
+	changed := text + "[API]\nNodeId=77\n"
+	file := write(t, t.TempDir(), text)
+	status, _, errs := ndbMgmd("-f", file, "--config-cache=0")
 	if status != 1 || !strings.Contains(errs, "management servers 49, 50 of the configuration are all this host: say with --ndb-nodeid") {
-		t.Errorf("%d, %s", status, errs)
+		t.Fatalf("%d, %s", status, errs)
 	}
-	first.stop(t)
+	one := start(t, "-f", file, "--ndb-nodeid=49")
+	// The second one needs no file: the first has the configuration.
+	two := start(t, "-c", one.addr, "--ndb-nodeid=50", "--configdir="+dirs[1], "-v")
+	if !strings.Contains(two.stdout.String(), "Configuration 1 of cluster cohort-") || !strings.Contains(two.stdout.String(), "as management server 49 at "+one.addr+" has it") {
+		t.Fatalf("%s", two.stdout)
+	}
+	met := func() {
+		t.Helper()
+		for _, addr := range []string{one.addr, two.addr} {
+			mgmtest.Until(t, "both show both", func() bool {
+				_, out, _ := ndbMgm(addr, "-e", "show")
+				return strings.Contains(out, "id=49\t@127.0.0.1  (cohort-0.1.0)\nid=50\t@127.0.0.1  (cohort-0.1.0)\n")
+			})
+		}
+	}
+	met()
+	// Stopped by its number, from the other one.
+	stop := func(s *server) {
+		t.Helper()
+		if status, out, errs := ndbMgm(one.addr, "-e", "50 stop"); status != 0 || !strings.HasSuffix(out, "Node 50 has shutdown.\n") {
+			t.Fatalf("%d, %s%s", status, out, errs)
+		}
+		if got := <-s.status; got != 0 {
+			t.Fatalf("ended with %d: %s", got, s.stderr)
+		}
+		s.status <- 0
+	}
+	stop(two)
+	// With a file that says something else it does not start, unless everybody is to follow.
+	other := write(t, t.TempDir(), changed)
+	status, _, errs = ndbMgmd("-f", other, "--ndb-nodeid=50", "--config-cache=0")
+	if status != 1 || !strings.Contains(errs, "ndb_mgmd: configuration mismatch: the configuration file differs from configuration 1, with which management server 49 at") {
+		t.Fatalf("%d, %s", status, errs)
+	}
+	status, _, errs = ndbMgmd("-f", file, "--ndb-nodeid=49", "--config-cache=0", "--bind-address=127.0.0.1:"+ports[1], "-c", one.addr)
+	if status != 1 || !strings.Contains(errs, "management server 49 runs already at "+one.addr) {
+		t.Fatalf("%d, %s", status, errs)
+	}
+	two = start(t, "-f", other, "--ndb-nodeid=50", "--reload")
+	for _, s := range []*server{one, two} {
+		if _, out, _ := ndbMgm(s.addr, "-e", "show"); !strings.Contains(out, "id=77") {
+			t.Fatalf("%s", out)
+		}
+	}
+	// It refuses to change anything alone, and starts all the same with what it has.
+	met()
+	if status, out, errs := ndbMgm(two.addr, "-e", "49 stop"); status != 0 {
+		t.Fatalf("%d, %s%s", status, out, errs)
+	}
+	if got := <-one.status; got != 0 {
+		t.Fatalf("ended with %d: %s", got, one.stderr)
+	}
+	one.status <- 0
+	two.stop(t)
+	status, _, errs = ndbMgmd("-f", file, "--ndb-nodeid=50", "--reload")
+	if status != 1 || !strings.Contains(errs, "a change of the configuration needs all management servers, and node 49 does not answer") {
+		t.Fatalf("%d, %s", status, errs)
+	}
+	two = start(t, "--configdir="+dirs[1])
+	one = start(t, "--configdir="+dirs[0])
+	met()
+	// SHUTDOWN stops both.
+	if status, out, errs := ndbMgm(one.addr, "-e", "shutdown"); status != 0 {
+		t.Fatalf("%d, %s%s", status, out, errs)
+	}
+	for _, s := range []*server{one, two} {
+		if got := <-s.status; got != 0 {
+			t.Fatalf("ended with %d: %s", got, s.stderr)
+		}
+		s.status <- 0
+	}
 }
 
 func TestCommandLinesThatAreWrong(t *testing.T) {

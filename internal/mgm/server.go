@@ -37,6 +37,7 @@ type serverOptions struct {
 	nodaemon  bool
 	nodeID    int
 	bind      string
+	connect   string
 	printFull bool
 	verbose   bool
 	hostMap   map[string]string
@@ -56,6 +57,7 @@ every node, writes the cluster log, and answers ndb_mgm. It stays in the foregro
 	set.Func("host-map", "NAME=ADDRESS,…", "use an address instead of a host name of the file", o.addHosts)
 	set.Func("set", "PARAMETER=VALUE", "set a parameter over what the file says; may be repeated", o.addOverride)
 	set.String(&o.bind, "bind-address", "HOST[:PORT]", "listen there (default: HostName if that is loopback,\nelse everywhere, on PortNumber)")
+	set.String(&o.connect, "ndb-connectstring,c", "CONNECTSTRING", "other management servers, to fetch the configuration\nfrom where no file is named and none is stored")
 	set.Bool(&o.printFull, "print-full-config,P", "print every parameter of the configuration and end")
 	set.Bool(&o.nodaemon, "nodaemon", "stay in the foreground (it always does)")
 	set.Func("daemon,d", "", "not supported: start it in the background with &\nor under a supervisor", func(string) error {
@@ -64,6 +66,7 @@ every node, writes the cluster log, and answers ndb_mgm. It stays in the foregro
 	set.Bool(&o.verbose, "verbose,v", "print on standard output what the cluster log has\nabout the start")
 	set.Example("ndb_mgmd -f config.ini --configdir=/var/lib/cohort")
 	set.Example("ndb_mgmd -f config.ini --reload")
+	set.Example("ndb_mgmd -c mgm1:1186 --configdir=/var/lib/cohort")
 	set.Example("ndb_mgmd -f my.cnf --mycnf --host-map n1=127.0.0.1,n2=127.0.0.1")
 	return set
 }
@@ -116,7 +119,7 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if o.initial && o.reload {
 		return errors.New("--initial and --reload exclude each other: --initial drops what is stored, --reload keeps it")
 	}
-	if o.file == "" && (o.initial || o.reload || !o.cache || o.printFull && o.configDir == "") {
+	if o.file == "" && (o.initial || o.reload || !o.cache && o.connect == "" || o.printFull && o.configDir == "") {
 		return errors.New("a configuration file is needed for that: name one with -f FILE")
 	}
 	fromFile, warnings, err := o.readIfNamed()
@@ -126,7 +129,14 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	id, err := o.ownID(fromFile)
+	// Who the servers are is known from the file, from what is stored, or from one that runs.
+	known := fromFile
+	if known == nil {
+		if known, err = o.fetched(ctx); err != nil {
+			return err
+		}
+	}
+	id, err := o.ownID(known)
 	if err != nil {
 		return err
 	}
@@ -137,13 +147,16 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err := o.standsIn(fromFile, id); err != nil {
 		return err
 	}
-	var store *configstore.Store
+	start := mgmd.Start{File: fromFile, Initial: o.initial, Reload: o.reload, Own: id}
 	if o.cache {
-		if store, err = configstore.Open(o.storeDir(fromFile, id), id); err != nil {
+		if start.Store, err = configstore.Open(o.storeDir(known, id), id); err != nil {
 			return err
 		}
 	}
-	choice, err := mgmd.Choose(store, fromFile, o.initial, o.reload)
+	if start.Running, err = o.running(ctx, known, start.Store, id); err != nil {
+		return err
+	}
+	choice, err := start.Choose()
 	if err != nil {
 		return err
 	}
@@ -154,7 +167,7 @@ func (o *serverOptions) run(ctx context.Context, stdout, stderr io.Writer) error
 		printFull(stdout, choice.Config)
 		return nil
 	}
-	return o.serve(ctx, choice, id, store, warnings, stdout, stderr)
+	return o.serve(ctx, choice, id, start.Store, warnings, stdout, stderr)
 }
 
 func (o *serverOptions) serve(ctx context.Context, choice *mgmd.Choice, id int, store *configstore.Store, warnings []config.Warning, stdout, stderr io.Writer) error {
@@ -162,9 +175,6 @@ func (o *serverOptions) serve(ctx context.Context, choice *mgmd.Choice, id int, 
 	own := c.Node(id)
 	if own == nil || own.Type != config.ManagementNode {
 		return fmt.Errorf("node %d is no management server in the configuration that counts: correct --ndb-nodeid or start with --reload or --initial", id)
-	}
-	if err := refuseSecond(ctx, c, id); err != nil {
-		return err
 	}
 	destinations, err := config.ParseLogDestination(own.String("LogDestination"))
 	if err != nil {
@@ -202,11 +212,24 @@ func (o *serverOptions) serve(ctx context.Context, choice *mgmd.Choice, id int, 
 	for _, w := range warnings {
 		note(event.Warning, w.String())
 	}
-	if n := len(c.ManagementNodes()); n > 1 {
-		note(event.Warning, fmt.Sprintf("The configuration has %d management servers, and only one may run: agreement between several is not supported yet", n))
-	}
-	fmt.Fprintf(stdout, "ndb_mgmd: listening on %s\n", reachable(listener.Addr(), own))
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var change sync.WaitGroup
+	var refused error
+	change.Go(func() {
+		if choice.Change != nil {
+			if refused = server.Change(ctx, choice.Change); refused != nil {
+				end()
+				return
+			}
+		}
+		fmt.Fprintf(stdout, "ndb_mgmd: listening on %s\n", reachable(listener.Addr(), own))
+	})
 	err = server.Serve(ctx, listener)
+	change.Wait()
+	if refused != nil {
+		return refused
+	}
 	if errors.Is(err, mgmd.ErrStopped) || ctx.Err() != nil {
 		return nil
 	}
@@ -348,49 +371,108 @@ func reachable(a net.Addr, own *config.Node) string {
 	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
-// secondMax is how long to wait for another management server to answer.
-const secondMax = time.Second
+// fetched is the configuration of a server that runs, where no file is named and none is stored here; else nil.
+func (o *serverOptions) fetched(ctx context.Context) (*config.Config, error) {
+	nodes, err := configstore.Nodes(o.storeDir(nil, 0))
+	if err != nil {
+		return nil, err
+	}
+	if o.cache && (o.nodeID == 0 && len(nodes) > 0 || slices.Contains(nodes, o.nodeID)) {
+		return nil, nil
+	}
+	from := mgmclient.ConnectString(o.connect)
+	if from == "" {
+		return nil, nil // ownID or Choose say what is missing
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchMax)
+	defer cancel()
+	client, err := mgmclient.Connect(ctx, from, mgmclient.Options{Name: "ndb_mgmd"})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return client.GetConfig(ctx, 0)
+}
 
-// refuseSecond looks whether another management server of the same cluster runs already. Two that do not agree would
-// give the same node id away twice.
-func refuseSecond(ctx context.Context, c *config.Config, own int) error {
-	var mu sync.Mutex
-	var running []string
-	var wg sync.WaitGroup
-	for _, n := range c.ManagementNodes() {
-		port := int(n.Int("PortNumber"))
-		if n.ID == own || n.HostName == "" || port == 0 {
-			continue
+// fetchMax is how long a server that runs may take to give its configuration, askMax how long another one may take to
+// show that it runs.
+const (
+	fetchMax = 10 * time.Second
+	askMax   = time.Second
+)
+
+// running are the other management servers that answer, of all that the configuration here or the connect string names.
+func (o *serverOptions) running(ctx context.Context, known *config.Config, store *configstore.Store, own int) ([]mgmd.Running, error) {
+	places := map[config.Endpoint]int{} // what is to be there: a node id, 0 if that is not known
+	add := func(c *config.Config) {
+		for _, n := range c.ManagementNodes() {
+			if port := int(n.Int("PortNumber")); n.ID != own && n.HostName != "" && port != 0 {
+				places[config.Endpoint{Host: n.HostName, Port: port}] = n.ID
+			}
 		}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			ctx, cancel := context.WithTimeout(ctx, secondMax)
-			defer cancel()
-			where := config.Endpoint{Host: n.HostName, Port: port}
-			client, err := mgmclient.ConnectTo(ctx, config.ConnectString{Servers: []config.Endpoint{where}, Binds: []config.Endpoint{{}}}, mgmclient.Options{Name: "ndb_mgmd"})
-			if err != nil {
-				return
-			}
-			defer client.Close()
-			id, err := client.MgmdNodeID(ctx)
-			if err != nil || id == own {
-				return
-			}
-			if other, err := client.GetConfig(ctx, 0); err == nil && other.Name == c.Name {
-				mu.Lock()
-				running = append(running, fmt.Sprintf("node %d at %s", id, where))
-				mu.Unlock()
-			}
-		}()
 	}
-	wg.Wait()
-	if len(running) == 0 {
-		return nil
+	if o.connect != "" {
+		target, err := config.ParseConnectString(o.connect)
+		if err != nil {
+			return nil, err
+		}
+		for _, at := range target.Servers {
+			places[at] = 0
+		}
 	}
-	slices.Sort(running)
-	return fmt.Errorf("another management server of this cluster runs already (%s), and agreement between several is not supported yet: stop it first",
-		strings.Join(running, ", "))
+	if store != nil {
+		if raw, _, err := store.Load(); err == nil {
+			if c, err := config.UnmarshalBinary(raw); err == nil {
+				add(c)
+			}
+		}
+	}
+	if known != nil {
+		add(known)
+	}
+	var mu sync.Mutex
+	var all []mgmd.Running
+	var faults []error
+	var asks sync.WaitGroup
+	for at := range places {
+		asks.Go(func() {
+			r, err := ask(ctx, at)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				faults = append(faults, err)
+			case r != nil && r.Node == own:
+				faults = append(faults, fmt.Errorf("management server %d runs already at %s: say with --ndb-nodeid which one this is, or stop the other", own, at))
+			case r != nil && !slices.ContainsFunc(all, func(o mgmd.Running) bool { return o.Node == r.Node }):
+				all = append(all, *r)
+			}
+		})
+	}
+	asks.Wait()
+	slices.SortFunc(all, func(a, b mgmd.Running) int { return a.Node - b.Node })
+	return all, errors.Join(faults...)
+}
+
+// ask looks whether a management server runs at a place; nil if none does.
+func ask(ctx context.Context, at config.Endpoint) (*mgmd.Running, error) {
+	ctx, cancel := context.WithTimeout(ctx, askMax)
+	defer cancel()
+	where := config.ConnectString{Servers: []config.Endpoint{at}, Binds: []config.Endpoint{{}}}
+	client, err := mgmclient.ConnectTo(ctx, where, mgmclient.Options{Name: "ndb_mgmd"})
+	if err != nil {
+		return nil, nil // nobody is there
+	}
+	defer client.Close()
+	id, err := client.MgmdNodeID(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("what answers at %s is no management server of this version (%w): stop it, or correct the configuration's hosts and ports", at, err)
+	}
+	c, err := client.GetConfig(ctx, 0)
+	if err != nil {
+		return nil, fmt.Errorf("management server %d at %s does not give its configuration: %w", id, at, err)
+	}
+	return &mgmd.Running{Node: id, Where: at.String(), Config: c}, nil
 }
 
 // printFull prints every parameter of every node, defaults included, as a config.ini.

@@ -80,6 +80,9 @@ func (r *ListConf) Transactions() []TransactionLine { return lines[TransactionLi
 func (r *ListConf) Locks() []LockLine { return lines[LockLine](r) }
 
 func lines[T any](r *ListConf) []T {
+	if r.Count == 0 {
+		return nil // what would follow may be another object's
+	}
 	return unsafe.Slice((*T)(unsafe.Add(unsafe.Pointer(r), unsafe.Sizeof(*r))), r.Count)
 }
 

@@ -202,16 +202,28 @@ func (s *Store) Save(sequence uint32, contents []byte) error {
 	return s.write(sequence, contents)
 }
 
-// Replace stores contents as Save does and then removes all that was stored before, whole or damaged.
+// Replace stores contents and removes all that was stored before, whole or damaged. What has a lower number than that is
+// stored when that is gone: were the process to end in between, nothing would be stored.
 func (s *Store) Replace(sequence uint32, contents []byte) error {
 	old, err := s.Sequences()
 	if err != nil {
 		return err
 	}
+	lower := len(old) > 0 && sequence <= old[len(old)-1]
+	if lower {
+		if err := s.remove(old); err != nil {
+			return err
+		}
+		old = nil
+	}
 	if err := s.Save(sequence, contents); err != nil {
 		return err
 	}
-	for _, q := range old {
+	return s.remove(old)
+}
+
+func (s *Store) remove(sequences []uint32) error {
+	for _, q := range sequences {
 		if err := os.Remove(s.Path(q)); err != nil {
 			return fmt.Errorf("an old stored configuration cannot be removed (%w): remove it by hand", err)
 		}

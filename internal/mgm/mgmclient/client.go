@@ -168,6 +168,22 @@ func (c *Client) Addr() string { return c.target.Servers[c.server].String() }
 // Target is what the client was told to connect to.
 func (c *Client) Target() config.ConnectString { return c.target }
 
+// RemoteHost is the address of the server that answered.
+func (c *Client) RemoteHost() string {
+	host, _, err := net.SplitHostPort(c.conn.RemoteAddr().String())
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// Exchange sends a request that is written already, with a body if it has one, and gives the answer with that header.
+func (c *Client) Exchange(ctx context.Context, header string, request []byte) (*wire.Reply, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.callLocked(ctx, header, request)
+}
+
 // Another opens a further session with the same server.
 func (c *Client) Another(ctx context.Context) (*Client, error) {
 	return tryOne(ctx, c.target, c.server, c.opts)

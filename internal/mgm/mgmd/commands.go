@@ -74,6 +74,18 @@ func init() {
 		"dump events":          {[]argument{t("type"), ot("nodes")}, (*Server).dumpEvents},
 		"dump state":           {[]argument{n("node"), t("args")}, (*Server).dumpState},
 
+		"mgmd hello": {[]argument{n("node"), n("version"), t("cluster"), n("generation"), t("digest")}, (*Server).onHello},
+		"mgmd sync":  {nil, (*Server).onSync},
+		"mgmd hold": {[]argument{n("node"), t("secret"), n("version"), on("claimed"), on("running"), ot("address")},
+			(*Server).onHold},
+		"mgmd free":    {[]argument{n("node")}, (*Server).onFree},
+		"mgmd port":    {[]argument{n("node1"), n("node2"), n("value")}, (*Server).onPort},
+		"mgmd synced":  {nil, (*Server).onSynced},
+		"mgmd prepare": {append([]argument{n("generation")}, body...), (*Server).onPrepare},
+		"mgmd commit":  {[]argument{n("generation")}, (*Server).onCommit},
+		"mgmd abort":   {nil, (*Server).onAbort},
+		"mgmd end":     {[]argument{t("reason")}, (*Server).onEnd},
+
 		"list sessions":        {nil, (*Server).listSessions},
 		"get session id":       {nil, (*Server).getSessionID},
 		"get session":          {[]argument{n("id")}, (*Server).getSession},

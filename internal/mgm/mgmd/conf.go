@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 
 	"github.com/cohortdb/cohort/config"
@@ -30,11 +29,9 @@ func (s *Server) setConfig(c *config.Config) error {
 		nodes[conf.ID] = n
 	}
 	s.conf, s.raw, s.nodes = c, raw, nodes
+	s.refreshPeers()
 	return nil
 }
-
-// NewName invents a name for a cluster whose configuration has none.
-func NewName() string { return fmt.Sprintf("cohort-%08x", rand.Uint32()) }
 
 func (s *Server) getConfig(_ context.Context, _ *session, r *wire.Request) answer {
 	const header = "get config reply"
@@ -48,8 +45,9 @@ func (s *Server) getConfig(_ context.Context, _ *session, r *wire.Request) answe
 	if node > 255 || node != 0 && s.nodes[node] == nil {
 		return bad(header, fmt.Sprintf("No node defined with id=%d in config file.", node))
 	}
-	if from != 0 && from != uint32(s.own) {
-		return bad(header, fmt.Sprintf("Fetching the configuration of node %d through this server is not supported yet; ask without from_node", from))
+	// All management servers that are connected have the same.
+	if p := s.peers[uint8(min(from, 255))]; from != 0 && from != uint32(s.own) && (p == nil || !p.ready) {
+		return bad(header, fmt.Sprintf("The configuration of node %d cannot be had: it is no management server that is connected; ask without from_node", from))
 	}
 	if _, given := r.Fields.Get("nodetype"); given && node != 0 {
 		if t := config.NodeType(num(r, "nodetype", 0)); s.nodes[node].conf.Type != t {
@@ -78,31 +76,20 @@ func base64Lines(raw []byte) []byte {
 }
 
 // putConfig takes a configuration from a client.
-func (s *Server) putConfig(_ context.Context, _ *session, r *wire.Request) answer {
+func (s *Server) putConfig(ctx context.Context, _ *session, r *wire.Request) answer {
 	const header = "set config reply"
-	if encoding, ok := r.Fields.Get("Content-Transfer-Encoding"); ok && !strings.EqualFold(encoding, "base64") {
-		return bad(header, fmt.Sprintf("Content-Transfer-Encoding %s is not known; use base64", encoding))
+	c, why := confOf(r)
+	if why != "" {
+		return bad(header, why)
 	}
-	if kind, ok := r.Fields.Get("Content-Type"); ok && !strings.EqualFold(kind, "ndbconfig/octet-stream") {
-		return bad(header, fmt.Sprintf("Content-Type %s is not known; use ndbconfig/octet-stream", kind))
-	}
-	raw := make([]byte, base64.StdEncoding.DecodedLen(len(r.Body)))
-	n, err := base64.StdEncoding.Decode(raw, r.Body)
-	if err != nil {
-		return bad(header, "The body is not base64: "+err.Error())
-	}
-	c, err := config.UnmarshalBinary(raw[:n])
-	if err != nil {
-		return bad(header, err.Error())
-	}
-	if why := s.change(c); why != "" {
+	if why := s.change(ctx, c); why != "" {
 		return bad(header, why)
 	}
 	return reply(wire.Begin(header).Field("result", "Ok"))
 }
 
 // reloadConfig reads the configuration file again and takes what changed.
-func (s *Server) reloadConfig(_ context.Context, _ *session, r *wire.Request) answer {
+func (s *Server) reloadConfig(ctx context.Context, _ *session, r *wire.Request) answer {
 	const header = "reload config reply"
 	if s.opts.Read == nil {
 		return bad(header, "This server was started without a configuration file; start it again with -f FILE --reload")
@@ -118,50 +105,10 @@ func (s *Server) reloadConfig(_ context.Context, _ *session, r *wire.Request) an
 	for _, w := range warnings {
 		s.note(event.Warning, "%s", w)
 	}
-	if why := s.change(c); why != "" {
+	if why := s.change(ctx, c); why != "" {
 		return bad(header, why)
 	}
 	return reply(wire.Begin(header).Field("result", "Ok"))
-}
-
-// change takes a new configuration, stored first, then used, or says why not. Running nodes keep what they have until
-// they start anew, so a change that would take a running node's place away is refused.
-func (s *Server) change(c *config.Config) (why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.Name == "" {
-		c.Name = s.conf.Name
-	}
-	changes := config.Diff(s.conf, c)
-	if len(changes) == 0 {
-		s.note(event.Note, "The configuration has not changed")
-		return ""
-	}
-	if c.Name != s.conf.Name {
-		return fmt.Sprintf("The name of a cluster (%s) cannot be changed while nodes may run; start the management server with --initial", s.conf.Name)
-	}
-	for id, n := range s.nodes {
-		if n == nil || n.holder == nil && n.link == nil && id != int(s.own) {
-			continue
-		}
-		if conf := c.Node(id); conf == nil || conf.Type != n.conf.Type {
-			return fmt.Sprintf("Node %d runs and has no place in the new configuration; stop it first", id)
-		}
-	}
-	c.Generation = s.conf.Generation + 1
-	if s.opts.Store != nil {
-		if err := Store(s.opts.Store, c, false); err != nil {
-			return err.Error()
-		}
-	}
-	if err := s.setConfig(c); err != nil {
-		return err.Error()
-	}
-	for _, change := range changes {
-		s.report(event.New(s.own, event.ConfigChanged, c.Generation).WithText(change.String()))
-	}
-	s.signalChange()
-	return ""
 }
 
 // showConfig prints parameters: of a section, of a node, of a name, or all.

@@ -39,31 +39,36 @@ func store(t *testing.T) *configstore.Store {
 	return st
 }
 
+// choose is a start where no other server runs.
+func choose(st *configstore.Store, file *config.Config, initial, reload bool) (*mgmd.Choice, error) {
+	return mgmd.Start{Store: st, File: file, Initial: initial, Reload: reload, Own: 49}.Choose()
+}
+
 // TestChoose tells which configuration counts at a start, in the order of an operator's life.
 func TestChoose(t *testing.T) {
 	st := store(t)
 	ini := strings.Replace(mgmtest.TwoNodes, "Name=test\n", "", 1)
-	if _, err := mgmd.Choose(st, nil, false, false); err == nil || !strings.Contains(err.Error(), "-f FILE") {
+	if _, err := choose(st, nil, false, false); err == nil || !strings.Contains(err.Error(), "-f FILE") {
 		t.Fatalf("nothing at all: %v", err)
 	}
-	first, err := mgmd.Choose(st, mgmtest.Parse(t, ini), false, false)
+	first, err := choose(st, mgmtest.Parse(t, ini), false, false)
 	if err != nil || first.Config.Generation != 1 || !strings.HasPrefix(first.Config.Name, "cohort-") {
 		t.Fatalf("first start: %+v, %v", first, err)
 	}
 	name := first.Config.Name
 
-	again, err := mgmd.Choose(st, mgmtest.Parse(t, ini), false, false)
+	again, err := choose(st, mgmtest.Parse(t, ini), false, false)
 	if err != nil || again.Config.Generation != 1 || again.Config.Name != name || again.Warn != nil {
 		t.Fatalf("the same file again: %+v, %v", again, err)
 	}
 	changed := ini + "[API]\nNodeId=53\n"
 	changed = strings.Replace(changed, "Diskless=1\n", "Diskless=1\nMaxNoOfConcurrentOperations=100000\n", 1)
-	ignored, err := mgmd.Choose(st, mgmtest.Parse(t, changed), false, false)
+	ignored, err := choose(st, mgmtest.Parse(t, changed), false, false)
 	if err != nil || ignored.Config.Node(53) != nil || len(ignored.Warn) != 1 || !strings.Contains(ignored.Warn[0], "in 3 points") ||
 		!strings.Contains(ignored.Warn[0], "--reload") {
 		t.Fatalf("a changed file: %+v, %v", ignored, err)
 	}
-	reloaded, err := mgmd.Choose(st, mgmtest.Parse(t, changed), false, true)
+	reloaded, err := choose(st, mgmtest.Parse(t, changed), false, true)
 	if err != nil || reloaded.Config.Node(53) == nil || reloaded.Config.Generation != 2 || reloaded.Config.Name != name || len(reloaded.Notes) != 4 {
 		t.Fatalf("--reload: %+v, %v", reloaded, err)
 	}
@@ -71,18 +76,18 @@ func TestChoose(t *testing.T) {
 		!strings.Contains(all, "[NDBD] 1 MaxNoOfConcurrentOperations: 32768 -> 100000 (needs") {
 		t.Errorf("every change and what it needs is noted: %s", all)
 	}
-	withoutFile, err := mgmd.Choose(st, nil, false, false)
+	withoutFile, err := choose(st, nil, false, false)
 	if err != nil || withoutFile.Config.Node(53) == nil || withoutFile.Config.Generation != 2 {
 		t.Fatalf("without a file: %+v, %v", withoutFile, err)
 	}
-	if _, err := mgmd.Choose(st, mgmtest.Parse(t, mgmtest.TwoNodes), false, true); err == nil || !strings.Contains(err.Error(), "--initial") {
+	if _, err := choose(st, mgmtest.Parse(t, mgmtest.TwoNodes), false, true); err == nil || !strings.Contains(err.Error(), "--initial") {
 		t.Fatalf("another name: %v", err)
 	}
 	// Taking the newest file away goes back.
 	if err := os.Remove(st.Path(2)); err != nil {
 		t.Fatal(err)
 	}
-	if back, err := mgmd.Choose(st, nil, false, false); err != nil || back.Config.Generation != 1 {
+	if back, err := choose(st, nil, false, false); err != nil || back.Config.Generation != 1 {
 		t.Fatalf("%+v, %v", back, err)
 	}
 	// A damaged one is named, and --initial drops it.
@@ -90,17 +95,17 @@ func TestChoose(t *testing.T) {
 		t.Fatal(err)
 	}
 	var damaged *configstore.Damaged
-	if _, err := mgmd.Choose(st, mgmtest.Parse(t, ini), false, false); !errors.As(err, &damaged) {
+	if _, err := choose(st, mgmtest.Parse(t, ini), false, false); !errors.As(err, &damaged) {
 		t.Fatalf("%v", err)
 	}
-	initial, err := mgmd.Choose(st, mgmtest.Parse(t, mgmtest.TwoNodes), true, false)
+	initial, err := choose(st, mgmtest.Parse(t, mgmtest.TwoNodes), true, false)
 	if err != nil || initial.Config.Name != "test" || initial.Config.Generation != 3 {
 		t.Fatalf("--initial: %+v, %v", initial, err)
 	}
 	if all, err := st.Sequences(); len(all) != 1 || err != nil {
 		t.Fatalf("%v, %v", all, err)
 	}
-	bare, err := mgmd.Choose(nil, mgmtest.Parse(t, ini), false, false)
+	bare, err := choose(nil, mgmtest.Parse(t, ini), false, false)
 	if err != nil || bare.Config.Name == "" || bare.Config.Generation != 1 {
 		t.Fatalf("without a store: %+v, %v", bare, err)
 	}

@@ -179,7 +179,7 @@ func (s *Server) linkTaken(ss *session, n *node, secret uint64) bool {
 	if secret != 0 && secret == n.secret {
 		return false
 	}
-	return n.holder != nil || n.link != nil
+	return n.holder != nil || n.link != nil || s.heldByAnother(n, secret, 0)
 }
 
 // linkUp makes the connection the node's link. The caller holds mu.
@@ -197,6 +197,7 @@ func (s *Server) linkUp(ss *session, n *node, hello *signal.Hello) *link {
 		n.holder = nil
 	}
 	s.report(event.New(s.own, event.Connected, uint32(l.node)))
+	s.tellHeld(n)
 	s.signalChange()
 	return l
 }
@@ -220,6 +221,7 @@ func (s *Server) linkDown(l *link, reason string) {
 	if reason == "" {
 		reason = "its link closed"
 	}
+	s.tellIfReleased(n)
 	s.freeIfUnused(n, reason)
 	s.freeUnreported()
 	s.reconsider()

@@ -2,7 +2,9 @@ package mgmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
 	"github.com/cohortdb/cohort/internal/mgm/wire"
+	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/version"
 )
 
@@ -23,6 +26,9 @@ import (
 //	free --get nodeid--> held by session --Hello--> held by link --link closes--> free
 //	                          |                        ^
 //	                          +-- session ends --> free --Hello of a running node
+//
+// Other management servers are asked before a session gets an id, and hear of all that becomes of it. If two servers
+// give one id away at the same moment, the one with the lower id wins and the other tries the next.
 //
 // For API nodes, which may have no link to the server at all, session and link count alike. An id to which a data node
 // has a link is taken even if its holder has lost this server.
@@ -40,9 +46,10 @@ type claim struct {
 
 // refusal is why a claim fails; retry says that waiting may help.
 type refusal struct {
-	text  string
-	code  int
-	retry bool
+	text      string
+	code      int
+	retry     bool
+	elsewhere bool // another management server refused
 }
 
 // waitMax is how long a session may wait for an id to become free.
@@ -58,6 +65,7 @@ func (s *Server) getNodeID(ctx context.Context, ss *session, r *wire.Request) an
 		return refuse(*why)
 	}
 	wait := min(time.Duration(num(r, "timeout", 0))*time.Millisecond, waitMax)
+	s.meet(ctx)
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
@@ -72,14 +80,22 @@ func (s *Server) getNodeID(ctx context.Context, ss *session, r *wire.Request) an
 			s.logRefusal(ss, r, why)
 			return refuse(*why)
 		}
+		var again <-chan time.Time
+		if why.elsewhere {
+			again = time.After(askAgain) // nothing here changes when it is free there
+		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-ctx.Done():
 			s.logRefusal(ss, r, why)
 			return refuse(*why)
 		}
 	}
 }
+
+// askAgain is the pause after a refusal of another management server.
+const askAgain = 50 * time.Millisecond
 
 func (s *Server) logRefusal(ss *session, r *wire.Request, why *refusal) {
 	if num(r, "log_event", 1) != 0 {
@@ -96,7 +112,7 @@ func (s *Server) readClaim(ss *session, r *wire.Request) (claim, *refusal) {
 	switch c.typ {
 	case config.DataNode, config.APINode:
 	case config.ManagementNode:
-		return refuse(mgmclient.CodeNodeID, "Several management servers are not supported yet; node %d is the only one", s.own)
+		return refuse(mgmclient.CodeNodeID, "A management server has the node id that --ndb-nodeid or its host in the configuration says; nobody gives it one")
 	default:
 		return refuse(mgmclient.CodeNodeID, "There is no node type %d; use 0 for data, 1 for API", c.typ)
 	}
@@ -129,35 +145,83 @@ func (s *Server) readClaim(ss *session, r *wire.Request) (claim, *refusal) {
 	return c, nil
 }
 
+// meet waits, after the start, until the other management servers have told what they hold, or have had the time.
+func (s *Server) meet(ctx context.Context) {
+	s.mu.Lock()
+	ctx, cancel := context.WithDeadline(ctx, s.waitTill)
+	s.mu.Unlock()
+	defer cancel()
+	s.await(ctx, s.settled)
+}
+
 // claim gives a session a node id, or says why not.
 func (s *Server) claim(ctx context.Context, ss *session, c claim) (uint8, *refusal) {
 	hosts := s.matchHosts(ctx, c) // before the lock is taken: a name server may need seconds
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var n *node
-	var why *refusal
-	if c.id != 0 {
-		n, why = s.wantedNode(c, hosts)
-	} else {
-		n, why = s.freeNode(c, hosts)
+	if c.secret == 0 {
+		c.secret = rand.Uint64() | 1 // other management servers know the holder by it
 	}
-	if why != nil {
-		return 0, why
+	var tried signal.NodeSet
+	for {
+		s.mu.Lock()
+		var n *node
+		var why *refusal
+		if c.id != 0 {
+			n, why = s.wantedNode(c, hosts)
+		} else {
+			n, why = s.freeNode(c, hosts, &tried)
+		}
+		if why != nil {
+			s.mu.Unlock()
+			return 0, why
+		}
+		id := uint8(n.conf.ID)
+		answers := s.occupy(ss, n, c)
+		s.mu.Unlock()
+		refused := ""
+		for _, done := range answers {
+			var no *mgmclient.Refusal
+			if err := <-done; errors.As(err, &no) {
+				refused = no.Text
+			} // one that is gone has nothing against it
+		}
+		s.mu.Lock()
+		won := refused == "" && !n.outbid && n.holder == ss
+		n.pending, n.outbid = false, false
+		if won {
+			s.report(event.New(s.own, event.NodeIdAllocated, uint32(id)).WithText(fmt.Sprintf("%s at %s", typeName(n.conf.Type), c.peer)))
+			s.signalChange()
+			s.mu.Unlock()
+			return id, nil
+		}
+		s.releaseHolder(ss)
+		s.mu.Unlock()
+		if c.id != 0 {
+			return 0, &refusal{text: fmt.Sprintf("Id %d already allocated by another node.", c.id), code: mgmclient.CodeNodeID, retry: true, elsewhere: true}
+		}
+		tried.Add(id)
 	}
+}
+
+// occupy gives a session a node id as far as this server goes, and asks the others. The caller holds mu.
+func (s *Server) occupy(ss *session, n *node, c claim) (answers []chan error) {
 	if old := n.holder; old != nil && old != ss {
 		old.held = 0 // the same run, which lost its session
 	}
 	if ss.held != 0 && ss.held != uint8(n.conf.ID) {
 		s.releaseHolder(ss)
 	}
-	n.holder, n.secret, n.version, n.addr = ss, c.secret, c.version, c.peer
+	n.holder, n.secret, n.version, n.addr, n.pending = ss, c.secret, c.version, c.peer, true
 	ss.held = uint8(n.conf.ID)
 	if c.name != "" {
 		ss.name = c.name
 	}
-	s.report(event.New(s.own, event.NodeIdAllocated, uint32(n.conf.ID)).WithText(fmt.Sprintf("%s at %s", typeName(n.conf.Type), c.peer)))
-	s.signalChange()
-	return ss.held, nil
+	for _, p := range s.peers {
+		done := make(chan error, 1)
+		if s.say(p, heldReply, holdRequest(n, true, c.running), done) {
+			answers = append(answers, done)
+		}
+	}
+	return answers
 }
 
 // matchHosts compares the claim's address with the hosts of all nodes that it might get, at the same time.
@@ -206,7 +270,7 @@ func (s *Server) wantedNode(c claim, hosts map[string]hostMatch) (*node, *refusa
 
 // freeNode finds a free node for a claim that names none: one of that very host before one of any host, then the lowest
 // id. The caller holds mu.
-func (s *Server) freeNode(c claim, hosts map[string]hostMatch) (*node, *refusal) {
+func (s *Server) freeNode(c claim, hosts map[string]hostMatch, tried *signal.NodeSet) (*node, *refusal) {
 	var best *node
 	fits, elsewhere := 0, ""
 	for _, n := range s.nodes {
@@ -219,7 +283,7 @@ func (s *Server) freeNode(c claim, hosts map[string]hostMatch) (*node, *refusal)
 			continue
 		}
 		fits++
-		if !s.taken(n, c) && (best == nil || match > hosts[best.conf.HostName]) {
+		if !s.taken(n, c) && !tried.Has(uint8(n.conf.ID)) && (best == nil || match > hosts[best.conf.HostName]) {
 			best = n
 		}
 	}
@@ -236,10 +300,10 @@ func (s *Server) freeNode(c claim, hosts map[string]hostMatch) (*node, *refusal)
 
 // taken says that somebody else has the id. The caller holds mu.
 func (s *Server) taken(n *node, c claim) bool {
-	if c.secret != 0 && c.secret == n.secret {
-		return false // the same run of the node
+	if s.sameRun(n, c.secret) {
+		return false
 	}
-	if n.holder != nil || n.link != nil {
+	if s.heldByAnother(n, c.secret, 0) {
 		return true
 	}
 	return !c.running && s.reported(uint8(n.conf.ID))

@@ -1,7 +1,9 @@
 package mgmd
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/event"
@@ -20,6 +22,10 @@ type node struct {
 	version uint32     // of its program, 0 while it holds nothing
 	addr    netip.Addr // from where it holds the id; invalid while the id is free
 	links   int        // links that it ever opened
+
+	elsewhere map[uint8]lease // by management server: it is held there
+	pending   bool            // holder has asked for the id, and other servers have not yet agreed
+	outbid    bool            // meanwhile another server has given it away
 
 	port  int           // on which it listens, as it said itself; 0: it did not
 	ports map[uint8]int // the same for a single other node
@@ -70,6 +76,7 @@ func (s *Server) releaseHolder(ss *session) {
 	ss.held = 0
 	if n != nil && n.holder == ss {
 		n.holder = nil
+		s.tellIfReleased(n)
 		s.freeIfUnused(n, "its session ended")
 	}
 }
@@ -77,8 +84,11 @@ func (s *Server) releaseHolder(ss *session) {
 // freeIfUnused gives a node id free that neither session nor link holds any more and no data node has a link to. The
 // caller holds mu.
 func (s *Server) freeIfUnused(n *node, why string) {
-	if n.addr.IsValid() && n.holder == nil && n.link == nil && !s.reported(uint8(n.conf.ID)) {
-		n.secret, n.version, n.port, n.ports, n.addr = 0, 0, 0, nil, netip.Addr{}
+	if n.holder == nil && n.link == nil && len(n.elsewhere) == 0 && !s.reported(uint8(n.conf.ID)) {
+		n.port, n.ports = 0, nil
+	}
+	if n.addr.IsValid() && n.holder == nil && n.link == nil && len(n.elsewhere) == 0 && !s.reported(uint8(n.conf.ID)) {
+		n.secret, n.version, n.addr = 0, 0, netip.Addr{}
 		n.state = nothing
 		s.report(event.New(s.own, event.NodeIdFreed, uint32(n.conf.ID)).WithText(why))
 	}
@@ -94,6 +104,18 @@ func (s *Server) freeUnreported() {
 	}
 }
 
+// setPort keeps the port on which a data node listens: for all others (other 0), or for one.
+func (n *node) setPort(other uint8, port int) {
+	if other == 0 {
+		n.port = port
+		return
+	}
+	if n.ports == nil {
+		n.ports = map[uint8]int{}
+	}
+	n.ports[other] = port
+}
+
 // status is how a node is. The caller holds mu.
 func (s *Server) status(n *node) mgmclient.NodeStatus {
 	st := mgmclient.NodeStatus{ID: n.conf.ID, Type: n.conf.Type, Status: mgmclient.NoContact, DynamicID: mgmclient.NoPlace, NodeGroup: mgmclient.NoPlace,
@@ -107,6 +129,13 @@ func (s *Server) status(n *node) mgmclient.NodeStatus {
 		} else if st.Address == "" {
 			st.Address = "127.0.0.1"
 		}
+	case n.conf.Type == config.ManagementNode:
+		p := s.peers[uint8(n.conf.ID)]
+		if p == nil || !p.ready {
+			return st
+		}
+		st.Status, st.Address, st.Version, st.MySQLVersion = mgmclient.Connected, p.addr.String(), p.version, version.MySQLNumber
+		return st
 	case n.conf.Type == config.DataNode:
 		if n.link == nil {
 			return st
@@ -126,6 +155,13 @@ func (s *Server) status(n *node) mgmclient.NodeStatus {
 	case n.holder != nil || n.link != nil:
 		st.Status = mgmclient.Connected
 		st.Address = n.addr.String()
+	case len(n.elsewhere) > 0:
+		st.Status = mgmclient.Connected
+		for _, id := range slices.Sorted(maps.Keys(n.elsewhere)) {
+			l := n.elsewhere[id]
+			st.Address, st.Version, st.MySQLVersion = l.addr.String(), l.version, version.MySQLNumber
+		}
+		return st
 	case s.reported(uint8(n.conf.ID)):
 		st.Status = mgmclient.Connected
 		st.Address = n.conf.HostName

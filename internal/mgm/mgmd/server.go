@@ -8,12 +8,15 @@
 //
 // The package owns the table of nodes, the leases of node ids, the sessions and their limits, and the decision which
 // events reach the cluster log and which listeners. It opens no files but by package configstore, and knows nothing of
-// rows or transactions. Invariants: one node id has at most one holder (a session, a link, or a node that other nodes
-// have a link to); whatever arrives on a connection can end that connection, and nothing else; no reply waits for a
+// rows or transactions. Invariants: one node id has at most one holder (a session, a link, a holder at
+// another management server, or a node that other nodes have a link to); whatever arrives on a connection can end that connection, and nothing else; no reply waits for a
 // client that does not read.
 //
+// Several servers of a cluster work side by side: they hold one configuration and give no id away twice, as long as they
+// reach each other.
+//
 // Read next: session.go (a connection's life), commands.go (the table of commands), nodeid.go (who gets which id),
-// link.go (the signal side), stop.go.
+// peer.go and agree.go (other management servers), link.go (the signal side), stop.go.
 package mgmd
 
 import (
@@ -44,11 +47,13 @@ type Limits struct {
 	Answer   time.Duration // how long a node may take to answer a signal
 	Stop     time.Duration // how long nodes may take to stop
 	Settle   time.Duration // how long a change of the cluster may take to be told by all nodes
+	Lease    time.Duration // how long what another management server held stays held when it is gone
+	Meet     time.Duration // how long other management servers may take to tell what they hold, before ids are given out
 }
 
 // DefaultLimits fit clusters of 255 nodes with a tool or two open at each.
 var DefaultLimits = Limits{Sessions: 1000, Idle: 10 * time.Minute, Request: 30 * time.Second, Write: 30 * time.Second, Ping: 10 * time.Second,
-	Answer: 5 * time.Second, Stop: 2 * time.Minute, Settle: time.Second}
+	Answer: 5 * time.Second, Stop: 2 * time.Minute, Settle: time.Second, Lease: 10 * time.Second, Meet: 5 * time.Second}
 
 // Options are what a server works with.
 type Options struct {
@@ -88,6 +93,12 @@ type Server struct {
 	listen   net.Addr
 	busy     sync.WaitGroup // sessions
 
+	peers    map[uint8]*peer // other management servers of the configuration, while serving
+	prepared *prepared       // a configuration that waits for its commit
+	context  context.Context // of Serve; nil before
+	began    time.Time
+	waitTill time.Time // until then no id is given out before the others have told theirs
+
 	considering bool     // dangers are looked for in a moment
 	warned      []string // those that the cluster log has
 }
@@ -101,7 +112,7 @@ func New(o Options) (*Server, error) {
 		o.Limits = DefaultLimits
 	}
 	s := &Server{own: uint8(o.NodeID), opts: o, limits: o.Limits, secret: rand.Uint64() | 1, sessions: map[uint64]*session{},
-		changed: make(chan struct{}), asks: map[uint32]*ask{}}
+		changed: make(chan struct{}), asks: map[uint32]*ask{}, peers: map[uint8]*peer{}, began: time.Now()}
 	if err := s.setConfig(o.Config); err != nil {
 		return nil, err
 	}
@@ -119,7 +130,8 @@ func New(o Options) (*Server, error) {
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	s.mu.Lock()
-	s.stop, s.listen = stop, l.Addr()
+	s.stop, s.listen, s.context, s.waitTill = stop, l.Addr(), ctx, time.Now().Add(s.limits.Meet)
+	s.refreshPeers()
 	s.mu.Unlock()
 	closed := context.AfterFunc(ctx, func() { l.Close() })
 	defer closed()
@@ -163,6 +175,9 @@ func (s *Server) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ending = true
+	for _, p := range s.peers {
+		p.cancel()
+	}
 	for _, ss := range s.sessions {
 		ss.conn.Close()
 	}

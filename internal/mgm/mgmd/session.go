@@ -31,6 +31,7 @@ type session struct {
 	mode    string // "text", "events" or "link"
 	idle    bool   // it waits for its client: to read an answer or to give a command
 	ousted  bool   // it was closed to make room for another
+	peerOf  uint8  // the management server that it belongs to, 0: none
 
 	version uint32 // of the client's program, from set clientversion; only the session's goroutine touches it
 }
@@ -113,7 +114,7 @@ func (s *Server) open(ctx context.Context, conn net.Conn) {
 func (s *Server) oust() bool {
 	var worst *session
 	for _, ss := range s.sessions {
-		if !ss.idle || ss.held != 0 {
+		if !ss.idle || ss.held != 0 || ss.peerOf != 0 {
 			continue
 		}
 		if worst == nil || ss.command == "" && worst.command != "" || (ss.command == "") == (worst.command == "") && ss.used.Before(worst.used) {
@@ -177,10 +178,10 @@ func (ss *session) run(ctx context.Context) (reason string) {
 // read reads the next request within the limits of time.
 func (ss *session) read() (*wire.Request, error) {
 	ss.server.mu.Lock()
-	held := ss.held
+	kept := ss.held != 0 || ss.peerOf != 0
 	ss.server.mu.Unlock()
 	deadline := time.Time{}
-	if held == 0 {
+	if !kept {
 		deadline = time.Now().Add(ss.server.limits.Idle)
 	}
 	if err := ss.conn.SetReadDeadline(deadline); err != nil {
@@ -229,6 +230,13 @@ func (s *Server) end(ss *session, reason string) {
 	s.mu.Lock()
 	delete(s.sessions, ss.id)
 	s.releaseHolder(ss)
+	if p := s.peers[ss.peerOf]; p != nil && p.from == ss {
+		p.from = nil
+		s.forgetPrepared(p.id)
+		if !s.ending {
+			s.expire(p)
+		}
+	}
 	s.mu.Unlock()
 	switch reason {
 	case "":

@@ -127,14 +127,8 @@ func (s *Server) setPort(_ context.Context, _ *session, r *wire.Request) answer 
 	case n.holder == nil && n.link == nil:
 		return bad(header, fmt.Sprintf("Node %d holds no id; get one first", node1))
 	}
-	if node2 == 0 {
-		n.port = int(port)
-	} else {
-		if n.ports == nil {
-			n.ports = map[uint8]int{}
-		}
-		n.ports[uint8(node2)] = int(port)
-	}
+	n.setPort(uint8(node2), int(port))
+	s.sayAll(portReply, portRequest(uint8(node1), uint8(node2), int(port)))
 	s.signalChange()
 	return reply(wire.Begin(header).Field("message", "").Field("result", "Ok"))
 }

@@ -32,7 +32,14 @@ func (s *Server) stopNodes(ctx context.Context, _ *session, r *wire.Request) ans
 		return bad(header, fmt.Sprintf("'%s' is no list of node ids", list))
 	}
 	own := slices.Contains(nodes, s.own)
-	nodes = slices.DeleteFunc(nodes, func(id uint8) bool { return id == s.own })
+	var others []uint8
+	nodes = slices.DeleteFunc(nodes, func(id uint8) bool {
+		if id != s.own && s.isServer(id) {
+			others = append(others, id)
+			return true
+		}
+		return id == s.own
+	})
 	h := halt{nodes: nodes}
 	if flag(r, "abort") {
 		h.flags |= signal.StopAbort
@@ -51,6 +58,9 @@ func (s *Server) stopNodes(ctx context.Context, _ *session, r *wire.Request) ans
 			return reply(wire.Begin(header).Field("result", why).Int("stopped", int64(count)).Int("disconnect", 0))
 		}
 	}
+	if why := s.stopServers(others); why != "" {
+		return reply(wire.Begin(header).Field("result", why).Int("stopped", int64(count)).Int("disconnect", 0))
+	}
 	a := reply(wire.Begin(header).Field("result", "Ok").Int("stopped", int64(count)).Bool("disconnect", own))
 	if own {
 		a.next = stopServer
@@ -58,7 +68,7 @@ func (s *Server) stopNodes(ctx context.Context, _ *session, r *wire.Request) ans
 	return a
 }
 
-// stopAll is the command stop all: the data nodes, the server, or both.
+// stopAll is the command stop all: the data nodes, the management servers, or both.
 func (s *Server) stopAll(ctx context.Context, _ *session, r *wire.Request) answer {
 	const header = "stop reply"
 	what, given := r.Fields.Get("stop")
@@ -87,11 +97,55 @@ func (s *Server) stopAll(ctx context.Context, _ *session, r *wire.Request) answe
 			return reply(wire.Begin(header).Field("result", why).Int("stopped", int64(count)).Int("disconnect", 0))
 		}
 	}
+	if mgm {
+		if why := s.stopServers(s.readyServers()); why != "" {
+			s.note(event.Warning, "%s", why)
+		}
+	}
 	a := reply(wire.Begin(header).Field("result", "Ok").Int("stopped", int64(count)).Bool("disconnect", mgm))
 	if mgm {
 		a.next = stopServer
 	}
 	return a
+}
+
+func (s *Server) isServer(id uint8) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nodes[id] != nil && s.nodes[id].conf.Type == config.ManagementNode
+}
+
+// readyServers are the other management servers that answer.
+func (s *Server) readyServers() (ids []uint8) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, p := range s.peers {
+		if p.ready {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// stopServers asks other management servers to stop, and says which did not hear it.
+func (s *Server) stopServers(ids []uint8) (why string) {
+	asked := map[uint8]chan error{}
+	s.mu.Lock()
+	for _, id := range ids {
+		done := make(chan error, 1)
+		if p := s.peers[id]; p == nil || !s.say(p, "stop reply", wire.Begin("stop v2").Uint("node", uint32(id)).End(), done) {
+			done <- errPeerLost
+		}
+		asked[id] = done
+	}
+	s.mu.Unlock()
+	for _, id := range ids {
+		if err := <-asked[id]; err != nil {
+			why = fmt.Sprintf("Management server %d is not connected", id)
+		}
+	}
+	return why
 }
 
 func restartFlags(r *wire.Request) uint32 {
@@ -158,7 +212,7 @@ func (s *Server) knownDataNodes(nodes []uint8) string {
 		case n.conf.Type == config.APINode:
 			return fmt.Sprintf("Node %d is an API node; stop its program instead", id)
 		case n.conf.Type == config.ManagementNode:
-			return fmt.Sprintf("Node %d is another management server; connect to it and stop it there", id)
+			return fmt.Sprintf("Node %d is a management server, which does not restart itself: stop it and start it again", id)
 		case n.link == nil:
 			return fmt.Sprintf("Node %d is not connected", id)
 		}

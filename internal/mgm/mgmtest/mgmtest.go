@@ -9,6 +9,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -69,43 +70,115 @@ type Server struct {
 	Ended chan struct{}
 	Err   error
 
-	t testing.TB
+	t    testing.TB
+	stop context.CancelFunc
 }
 
 // Start starts a server of a configuration; change may change the options before.
 func Start(t testing.TB, ini string, change ...func(*mgmd.Options)) *Server {
 	t.Helper()
-	s := &Server{Log: &Text{}, Ended: make(chan struct{}), t: t}
+	c := Parse(t, ini)
+	return StartOn(t, Listen(t), c, c.ManagementNodes()[0].ID, change...)
+}
+
+// Listen takes a port of the loopback address.
+func Listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// Port is the port of a listener.
+func Port(l net.Listener) string { return strconv.Itoa(l.Addr().(*net.TCPAddr).Port) }
+
+// StartOn starts the server with a node id on a listener.
+func StartOn(t testing.TB, l net.Listener, c *config.Config, id int, change ...func(*mgmd.Options)) *Server {
+	t.Helper()
+	s := &Server{Log: &Text{}, Ended: make(chan struct{}), Addr: l.Addr().String(), t: t}
 	log, err := clusterlog.Open([]config.LogDestination{{Console: true}}, "", 0, s.Log, s.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Parse(t, ini)
-	o := mgmd.Options{Config: c, NodeID: c.ManagementNodes()[0].ID, Log: log, Limits: mgmd.DefaultLimits}
+	o := mgmd.Options{Config: c, NodeID: id, Log: log, Limits: mgmd.DefaultLimits}
 	for _, f := range change {
 		f(&o)
 	}
 	if s.Server, err = mgmd.New(o); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Addr = l.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
 	go func() {
 		s.Err = s.Serve(ctx, l)
 		close(s.Ended)
 	}()
 	t.Cleanup(func() {
-		stop()
-		<-s.Ended
+		s.Kill()
 		if t.Failed() {
-			t.Logf("cluster log:\n%s", s.Log)
+			t.Logf("cluster log of %d:\n%s", id, s.Log)
 		}
 	})
 	return s
+}
+
+// Kill ends a server as its process would end: all connections close, and nobody is told anything.
+func (s *Server) Kill() {
+	s.stop()
+	<-s.Ended
+}
+
+// TwoServers is TwoNodes with two management servers, 49 and 50, which listen where it says PORT49 and PORT50.
+var TwoServers = strings.Replace(TwoNodes, "[NDB_MGMD]\nNodeId=49\nHostName=127.0.0.1\n", "[NDB_MGMD DEFAULT]\nHostName=127.0.0.1\nHeartbeatIntervalMgmdMgmd=100\n"+
+	"[NDB_MGMD]\nNodeId=49\nPortNumber=PORT49\n[NDB_MGMD]\nNodeId=50\nPortNumber=PORT50\n", 1)
+
+// Pair is two management servers of one cluster, node 49 and node 50.
+type Pair struct {
+	Servers   [2]*Server
+	Listeners [2]net.Listener
+	Ini       string // with the ports in it
+}
+
+// StartPair starts two servers of a configuration with PORT49 and PORT50 in it and waits until they have met.
+func StartPair(t testing.TB, ini string, change ...func(*mgmd.Options)) *Pair {
+	t.Helper()
+	p := &Pair{Ini: ini}
+	for i, word := range []string{"PORT49", "PORT50"} {
+		p.Listeners[i] = Listen(t)
+		p.Ini = strings.ReplaceAll(p.Ini, word, Port(p.Listeners[i]))
+	}
+	for i := range p.Servers {
+		p.Servers[i] = StartOn(t, p.Listeners[i], Parse(t, p.Ini), 49+i, change...)
+	}
+	p.Met(t)
+	return p
+}
+
+// Met waits until each of the two says that the other is connected.
+func (p *Pair) Met(t testing.TB) {
+	t.Helper()
+	for i, s := range p.Servers {
+		c := s.Connect()
+		Until(t, "the servers have met", func() bool {
+			status, err := c.Status(Context(t), config.ManagementNode)
+			return err == nil && status.Node(50-i).Status == mgmclient.Connected
+		})
+		c.Close()
+	}
+}
+
+// Again starts a server that was killed once more, with the configuration that its options (change) or the pair's say.
+func (p *Pair) Again(t testing.TB, i int, c *config.Config, change ...func(*mgmd.Options)) *Server {
+	t.Helper()
+	l, err := net.Listen("tcp", p.Listeners[i].Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Servers[i] = StartOn(t, l, c, 49+i, change...)
+	return p.Servers[i]
 }
 
 // Context ends with the patience of a test.
