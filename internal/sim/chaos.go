@@ -259,6 +259,11 @@ func (c *chaos) apply(f fault) {
 			}
 		}
 	}
+	for _, id := range append(append([]uint8(nil), f.a...), f.b...) {
+		if int(id) <= len(x.cluster.nodes) {
+			x.cluster.nodes[id-1].hurt = n.now
+		}
+	}
 	switch f.kind {
 	case faultKill:
 		for _, id := range f.a {
@@ -396,8 +401,9 @@ func (c *chaos) stop(id uint8, restart bool, dur int64) {
 // ended acts on a data node that has ended by itself: if it shall come back it does, as its supervisor starts it again.
 func (c *chaos) ended(d *dataNode, e exit) {
 	x := c.x
-	if !x.cluster.disturbed {
-		x.net.failf("node %d ends with status %d: %s", d.proc.ID, e.code, e.text)
+	x.stats.Exits++
+	if why := x.unexplained(d, e); why != "" {
+		x.net.failf("node %d ends with status %d, %s: %s", d.proc.ID, e.code, why, e.text)
 		return
 	}
 	if x.note != nil {

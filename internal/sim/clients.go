@@ -33,7 +33,8 @@ type session struct {
 	byTx       []*txn // by the index of the client's transaction
 	operations int
 	proc       *Process
-	closing    bool // what is under way ends with 4121
+	from       uint8 // who sent the signal that is being executed; 0 = none is
+	closing    bool  // what is under way ends with 4121
 }
 
 // clientTick is how often a client's runtime gives its blocks the time.
@@ -73,7 +74,9 @@ func (a *api) boot() {
 		s.thread, s.proc = p.Threads[i+1], p
 		s.open(0)
 		s.thread.Handle = func(x unsafe.Pointer) {
+			s.from = (*signal.Head)(x).From.Node()
 			s.s.Deliver((*signal.Head)(x))
+			s.from = 0
 			if s.s.Counters.Malformed != 0 {
 				n.failf("%v met an answer that does not fit what it asked: %s", s, signal.Format((*signal.Head)(x)))
 			}

@@ -36,6 +36,7 @@ type dataNode struct {
 	chunks int                // of it, all of them
 	epoch  signal.GCI         // the newest that it was told to be committed
 	state  signal.NodeStateRep
+	hurt   int64 // when something was done to it or its links last, ns
 	random *Random
 }
 

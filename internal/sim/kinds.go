@@ -31,6 +31,9 @@ const (
 	kindChurn
 	kindBlind
 	kindShuffle
+	kindAtomic
+	kindRing
+	kindTwins
 	kindIdle // now and then, whatever the weights
 	kindSetUp
 	kindReadBack
@@ -54,6 +57,9 @@ func init() {
 		kindChurn:     {name: "churn", plan: planChurn},
 		kindBlind:     {name: "blind", plan: planBlind},
 		kindShuffle:   {name: "shuffle", plan: planShuffle, pause: 500 * microsecond},
+		kindAtomic:    {name: "atomic", plan: planAtomic, after: afterAtomic},
+		kindRing:      {name: "ring", plan: planRing, pause: 100 * microsecond},
+		kindTwins:     {name: "twins", plan: planTwins, check: checkTwins, pause: 100 * microsecond},
 		kindIdle:      {name: "idle", plan: planIdle, pause: millisecond},
 		kindSetUp:     {name: "set-up", plan: planSetUp, after: afterSetUp},
 		kindReadBack:  {name: "read-back", plan: planReadBack, after: afterReadBack},
@@ -342,8 +348,11 @@ func planSetUp(x *slot, t *txn) move {
 	t.cells = x.l.take(setUpBatch)
 	for _, c := range t.cells {
 		amount := int32(0)
-		if c.rel == x.l.tables[tableAccount] {
+		switch {
+		case c.rel == x.l.tables[tableAccount]:
 			amount = initialAmount
+		case c.id >= ringBase && c.id < ringBase+uint64(len(x.l.ring)):
+			amount = int32(c.id-ringBase+1) % int32(len(x.l.ring))
 		}
 		x.write(t, c, signal.OpInsert, wholeRow, 1, amount)
 	}

@@ -22,6 +22,8 @@ const (
 	classChurn
 	// classPrivate: one stream of transactions alone changes it, so it is known exactly.
 	classPrivate
+	// classAtomic: it is always there, and a transaction reads or writes nothing else: its history is kept.
+	classAtomic
 )
 
 // cell is a row of the load, there or not.
@@ -49,6 +51,7 @@ type cell struct {
 	vague   []pending // classPrivate: what such a transaction may have made of it, and what was before; then it is left alone
 	deletes []*txn    // whose deletes were sent; those that were rolled back are swept out now and then
 	inserts int       // acknowledged, less acknowledged deletes
+	visits  []visit   // classAtomic: its history
 }
 
 func (c *cell) String() string { return fmt.Sprintf("%s row %d", c.rel.name, c.id) }
@@ -105,6 +108,8 @@ type txn struct {
 	rounds  int
 	cells   []*cell // what its plan has chosen
 	begun   int64
+	invoked int64 // classAtomic: when it began, in ticks
+	by      uint8 // the data node that said that it is committed; 0 = not known
 	asked   int64 // when the present batch was sent; 0 = nothing is awaited
 	move    move
 
@@ -126,6 +131,14 @@ type conflict struct {
 	cell  *cell
 	other *txn
 	at    int64
+}
+
+// visit is a transaction that read or wrote a register, and was not rolled back as far as its client knows.
+type visit struct {
+	t                 *txn
+	invoked, returned int64 // in ticks
+	reads, writes     bool
+	read, write       uint32 // tags
 }
 
 type pending struct {
@@ -174,7 +187,9 @@ type model struct {
 	doubts []*txn // whose outcome is unknown
 	// disturbed: links were cut or nodes failed, so that errors may come from that.
 	disturbed bool
-	stats     statistics
+	// wrote, if set, is told of each transaction that wrote and was acknowledged.
+	wrote func(t *txn)
+	stats statistics
 }
 
 type cellKey struct {
@@ -468,6 +483,7 @@ func (m *model) ended(t *txn, committed bool, gci uint64, err *ndberror.Error) {
 		return
 	}
 	t.state, t.gci = txnCommitted, gci
+	t.by = t.slot.s.from
 	m.stats.committed(t.kind)
 	for _, r := range t.rivals {
 		if r.other.state == txnCommitted {
@@ -483,6 +499,9 @@ func (m *model) ended(t *txn, committed bool, gci uint64, err *ndberror.Error) {
 	}
 	if gci == 0 {
 		m.failf("%v committed writes without an epoch", t)
+	}
+	if m.wrote != nil {
+		m.wrote(t)
 	}
 	if gci < t.floor {
 		m.failf("%v committed in epoch %v, but its write was seen after one of epoch %v was acknowledged", t,

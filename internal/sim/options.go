@@ -104,6 +104,9 @@ type LoadOptions struct {
 	Registers    int // rows that everybody reads, increments and writes
 	Private      int // rows of each session that nobody else writes
 	Churned      int // keys that everybody inserts and deletes
+	Ring         int // rows of the ring
+	Twins        int // pairs of rows that hold the same
+	Atomic       int // registers whose history is kept
 	// HotOf in 16 transactions on registers and accounts choose among the first few.
 	HotOf int
 	// DisorderOf in 16 transactions take their locks in random order: then they may deadlock.
@@ -223,6 +226,9 @@ func (o *Options) drawLoad(r *Random, w Wanted) {
 	l.Registers = r.Between(2, 60)
 	l.Private = r.Between(1, 20)
 	l.Churned = r.Between(2, 200)
+	l.Ring = r.Between(5, 16)
+	l.Twins = r.Between(1, 6)
+	l.Atomic = r.Between(2, 8)
 	l.HotOf = r.Int(17)
 	l.DisorderOf = Pick(r, 0, 0, 1, 1, 16)
 	l.Operations = r.Between(2, 20)

@@ -3,8 +3,8 @@ package sim
 import (
 	"fmt"
 	"io"
-	"unsafe"
 
+	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
@@ -16,6 +16,9 @@ type Result struct {
 	Time      int64 // virtual, nanoseconds
 	Failure   *Failure
 	Stats     statistics
+	Run       runStatistics
+	Marks     kernel.Marks
+	Done      []fault // faults that were done
 }
 
 // Config of a run, besides its options.
@@ -38,8 +41,10 @@ type run struct {
 	watch   *watch
 	chaos   *chaos
 	// note, if set, gets what happens besides signals.
-	note  func(text string)
-	epoch signal.GCI // the newest that a node was told to be committed
+	note   func(text string)
+	epoch  signal.GCI   // the newest that a node was told to be committed
+	epochs []signal.GCI // the newest few
+	stats  runStatistics
 }
 
 // Run simulates a cluster and its clients. The result depends on the options alone.
@@ -61,7 +66,7 @@ func Run(o Options, c Config) (Result, error) {
 	n.after = func(_ *Thread, h *signal.Head) {
 		x.watch.see(h)
 		if h.Num == signal.NumEpochRep {
-			x.epoch = max(x.epoch, signal.JoinGCI((*signal.EpochRep)(unsafe.Pointer(h)).GCI))
+			x.finished(h)
 		}
 		if o.InvariantsEvery > 0 && n.delivered%uint64(o.InvariantsEvery) == 0 {
 			x.cluster.invariants()
@@ -76,11 +81,21 @@ func Run(o Options, c Config) (Result, error) {
 	x.chaos = newChaos(x, r.Sub("chaos"))
 	x.cluster.ended = x.chaos.ended
 	x.load = newLoad(n, &x.o, r.Sub("load"), x.apis)
+	x.load.model.wrote = func(t *txn) { checkLiving(x, t) }
 	if c.prepare != nil {
 		c.prepare(x)
 	}
 	n.guard(x.all)
-	res := Result{Options: o, Digest: n.digest, Delivered: n.delivered, Time: n.now, Failure: n.failure, Stats: x.load.model.stats}
+	res := Result{Options: o, Digest: n.digest, Delivered: n.delivered, Time: n.now, Failure: n.failure, Stats: x.load.model.stats, Run: x.stats, Done: x.chaos.done}
+	res.Run.Faults = x.chaos.counts
+	res.Marks = n.marks
+	for _, id := range n.ids {
+		if p := n.procs[id]; !p.dead {
+			for _, t := range p.Threads {
+				res.Marks.Add(t.Env.Marks())
+			}
+		}
+	}
 	return res, nil
 }
 
@@ -98,7 +113,7 @@ func (x *run) all() {
 	x.step("the tables to be created", func(done func()) { x.createTables(0, done) })
 	var chains []*cell
 	for _, c := range l.model.cells {
-		if c.class == classChain {
+		if c.class == classChain || c.class == classAtomic {
 			chains = append(chains, c)
 		}
 	}
@@ -111,6 +126,7 @@ func (x *run) all() {
 	l.reopenSessions(l.o.Reopened, x.o.VirtualTime/int64(l.o.Reopened+1))
 	l.cutLinks(x.cluster, l.o.Cuts, x.o.VirtualTime/int64(l.o.Cuts+1))
 	x.chaos.start()
+	x.watchQuiet(x.chaos.random.Sub("quiet"))
 	n.runUntil(n.now+x.o.VirtualTime, l.idle)
 	x.chaos.heal()
 	x.until("all nodes to be members that lead, after everything was healed", 60*second, x.healthy)
@@ -131,14 +147,31 @@ func (x *run) all() {
 	x.leave()
 }
 
+// finished takes note of an epoch that a node has finished.
+func (x *run) finished(h *signal.Head) {
+	e := signal.JoinGCI(signal.As[signal.EpochRep](h).GCI)
+	x.cluster.nodes[h.To.Node()-1].epoch = e
+	if e <= x.epoch {
+		return
+	}
+	x.epoch = e
+	if x.epochs = append(x.epochs, e); len(x.epochs) > 4 {
+		x.epochs = append(x.epochs[:0], x.epochs[2:]...)
+	}
+}
+
 // checkers are what is demanded of a cluster at rest, one file each.
 var checkers = []func(x *run){
 	checkDoubts,
 	checkRows,
 	checkMoney,
+	checkRing,
+	checkTwin,
+	checkLinear,
 	checkOrder,
 	checkReplicas,
 	checkEpochs,
+	checkAgree,
 	checkRest,
 }
 

@@ -23,6 +23,14 @@ type statistics struct {
 	Reborn int
 }
 
+// runStatistics count what happened to a cluster.
+type runStatistics struct {
+	Faults [faultKinds]int
+	Quiet  int // pairs of replicas that were compared while the load ran
+	Exits  int // data nodes that ended by themselves
+	Views  int // that were agreed on
+}
+
 func (s *statistics) committed(kind int) { s.Committed[kind]++ }
 
 func (s *statistics) aborted(kind int, e *ndberror.Error) {

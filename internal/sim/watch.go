@@ -119,6 +119,7 @@ func (w *watch) committed(r *signal.ViewReq) {
 	}
 	switch {
 	case old == nil:
+		w.x.stats.Views++
 		w.agreed = append(w.agreed, agreement{number: r.View, at: n.now, by: id})
 		w.agreed[len(w.agreed)-1].view.Copy(&s.view)
 	case sameMembers(&old.view, &s.view):

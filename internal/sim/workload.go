@@ -38,7 +38,8 @@ type load struct {
 	// opened is what each API node knows of the tables of the load.
 	opened map[tableKey]*formats
 
-	accounts, registers, churn []*cell
+	accounts, registers, churn, ring, twins, atomic []*cell
+	ticks                                           int64 // of histories
 
 	phase   phase
 	todo    []*cell  // phaseSetUp, phaseReadBack: what is left to insert or read
@@ -121,6 +122,7 @@ func newLoad(n *Network, options *Options, r *Random, apis []*api) *load {
 		}
 		l.churn = append(l.churn, m.cell(t, uint64(10_000+i), classChurn))
 	}
+	l.addConstrained()
 	for _, a := range apis {
 		for _, s := range a.sessions {
 			for range o.Streams {
