@@ -11,6 +11,7 @@ func (d *draft) check(c *Config) {
 	d.checkPorts(c)
 	d.checkHeartbeatOrder(c)
 	d.checkArbitration(c)
+	d.checkServers(c)
 	for _, n := range c.DataNodes() {
 		d.checkPools(n)
 		d.checkBackup(n)
@@ -67,6 +68,7 @@ func (d *draft) checkHosts(c *Config) {
 	if local != nil || c.Replicas() < 2 {
 		return // one host is all there is, or one node is all that has the data
 	}
+	noThird := d.checkThirdHost(c)
 	for _, a := range c.Nodes {
 		for _, b := range c.DataNodes() {
 			if a == b || !strings.EqualFold(a.HostName, b.HostName) {
@@ -76,10 +78,58 @@ func (d *draft) checkHosts(c *Config) {
 			case a.Type == DataNode && a.ID < b.ID && a.NodeGroup == b.NodeGroup && a.NodeGroup != NoNodeGroup:
 				d.warnAt(b, "HostName", "is "+clip(b.HostName)+" of both nodes "+itoa(a.ID)+" and "+itoa(b.ID)+" of node group "+itoa(a.NodeGroup)+
 					", so that the group is lost with this host", "put the nodes of a group on different hosts")
-			case a.Type != DataNode && a.Int("ArbitrationRank") > 0:
+			case a.Type != DataNode && a.Int("ArbitrationRank") > 0 && !noThird:
 				d.warnAt(a, "HostName", "is "+clip(a.HostName)+" of both the arbitrator, node "+itoa(a.ID)+", and data node "+itoa(b.ID)+
 					", so that the cluster may stop with this host", "put the arbitrator on a host without data nodes")
 			}
+		}
+	}
+}
+
+// checkThirdHost warns where the data nodes have two hosts and whoever could decide between these is on one of them: the
+// cluster then stops with that host, and with the other one lives. It says whether it warned.
+func (d *draft) checkThirdHost(c *Config) bool {
+	hosts := map[string]bool{}
+	for _, n := range c.DataNodes() {
+		hosts[strings.ToLower(n.HostName)] = true
+	}
+	if len(hosts) != 2 || hosts[""] || c.DataNodes()[0].String("Arbitration") == "Disabled" {
+		return false
+	}
+	var first *Node
+	for _, n := range c.Nodes {
+		if n.Type == DataNode || n.Int("ArbitrationRank") == 0 {
+			continue
+		}
+		if !hosts[strings.ToLower(n.HostName)] {
+			return false // or it may be on any host
+		}
+		if first == nil {
+			first = n
+		}
+	}
+	if first == nil {
+		return false
+	}
+	d.warnAt(first, "HostName", "is "+clip(first.HostName)+" of both the arbitrator, node "+itoa(first.ID)+
+		", and a data node, and there is no other that could be arbitrator on a third host: if this host is lost the cluster stops",
+		"put a management server on a host without data nodes")
+	return true
+}
+
+// checkServers refuses several management servers that cannot reach each other: they would give node ids away twice.
+func (d *draft) checkServers(c *Config) {
+	servers := c.ManagementNodes()
+	if len(servers) < 2 {
+		return
+	}
+	for _, n := range servers {
+		if n.HostName == "" {
+			d.report.fail(n.line, n.section.String(), "HostName", "is missing of node "+itoa(n.ID)+", so that the other management servers cannot reach it",
+				"give every management server its HostName")
+		}
+		if n.Int("PortNumber") == 0 {
+			d.failAt(n, "PortNumber", "is 0 of node "+itoa(n.ID)+", so that the other management servers cannot know its port", "give every management server a port")
 		}
 	}
 }

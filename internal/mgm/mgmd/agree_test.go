@@ -3,10 +3,10 @@ package mgmd_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/mgm/configstore"
@@ -244,7 +244,9 @@ func TestKilledInTheMiddleOfAChange(t *testing.T) {
 		c := p.Servers[maker].Connect()
 		made := make(chan error, 1)
 		go func() { made <- c.SetConfig(mgmtest.Context(t), after) }()
-		time.Sleep(time.Duration(draw.IntN(1500)) * time.Microsecond) // not for something to happen: any moment will do
+		for range 1 << draw.IntN(16) { // not until something has happened: any moment will do
+			runtime.Gosched()
+		}
 		p.Servers[victim].Kill()
 		err := <-made
 		p.again(victim)
