@@ -106,9 +106,9 @@ func (c *Cluster) NewBank(clients int) *Bank {
 
 // transfer is one of a client's.
 type transfer struct {
-	number       uint32
-	from, to     uint32
-	amount       int64
+	number   uint32
+	from, to uint32
+	amount   int64
 }
 
 // serve is one client.
@@ -143,7 +143,7 @@ func (b *Bank) serve(id uint32, s *ndb.Session) {
 		case err == nil:
 			b.book(&f)
 			done = f.number
-		case b.judge(id, err):
+		case b.judge(id, err) && seen != nothing: // it may have been committed
 			open = &f
 		}
 	}
