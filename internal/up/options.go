@@ -14,6 +14,7 @@ const (
 	defaultDir     = "cohort-data"
 	defaultMgmPort = 1186
 
+	serversMax   = 4
 	dataNodesMax = 144
 	replicasMax  = 4
 	apiNodesMax  = 100
@@ -30,6 +31,7 @@ type choices struct {
 	dataNodes     int    // 0 in a field below means: not given
 	replicas      int
 	apiNodes      int
+	servers       int // management servers
 	settings      []setting
 	mgmPort       int // 0: any free one
 	mgmPortGiven  bool
@@ -54,9 +56,10 @@ output is in ndb_ID_out.log there, the cluster log in ndb_ID_cluster.log.`)
 	s.Int(&o.dataNodes, "data-nodes", "N", "data nodes (default: 2)", 1, dataNodesMax)
 	s.Int(&o.replicas, "replicas", "R", "copies of each row, 1 to 4; N must be a multiple of it\n(default: 2, or 1 with one data node)", 1, replicasMax)
 	s.Int(&o.apiNodes, "api-nodes", "N", "slots for clients (default: 24)", 1, apiNodesMax)
+	s.Int(&o.servers, "mgm-servers", "N", "management servers (default: 1)", 1, serversMax)
 	s.Func("set", "PARAMETER=VALUE", "sets a configuration parameter in all sections that\nhave it; may be repeated", o.addSetting)
 	s.String(&o.config, "config", "F", "this configuration, config.ini or my.cnf form, in place\nof a made one; all its hosts become this machine")
-	s.Func("mgm-port", "P", "port of the management server; 0: any free one\n(default: 1186, or a free one if that is taken)", func(text string) error {
+	s.Func("mgm-port", "P", "port of the (first) management server; 0: any free one\n(default: 1186, or a free one if that is taken)", func(text string) error {
 		o.mgmPortGiven = true
 		n, err := parsePort(text)
 		o.mgmPort = n
@@ -130,14 +133,17 @@ func (o *choices) settle() error {
 	if o.dir == "" {
 		o.dir = defaultDir
 	}
-	if o.config != "" && o.dataNodes+o.replicas+o.apiNodes > 0 {
-		return errors.New("--data-nodes, --replicas and --api-nodes say what the file of --config says: leave them out")
+	if o.config != "" && o.dataNodes+o.replicas+o.apiNodes+o.servers > 0 {
+		return errors.New("--data-nodes, --replicas, --api-nodes and --mgm-servers say what the file of --config says: leave them out")
 	}
 	if o.dataNodes == 0 {
 		o.dataNodes = max(2, o.replicas)
 	}
 	if o.replicas == 0 {
 		o.replicas = min(2, o.dataNodes)
+	}
+	if o.servers == 0 {
+		o.servers = 1
 	}
 	if o.apiNodes == 0 {
 		o.apiNodes = 24

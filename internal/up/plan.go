@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,16 +28,36 @@ type plan struct {
 	text          string // its contents
 	summary       string // in words
 	warnings      []string
-	mgm           int   // node id of the management server
+	servers       []server
 	data          []int // node ids of the data nodes
-	mgmPort       int
-	portMayMove   bool // another port may be tried if this one is taken after all
+	mgmPort       int   // of the first server
+	portMayMove   bool  // another port may be tried if this one is taken after all
 	multiThreaded bool
 }
 
-// connectString is where the management server listens.
+// server is a management server: its node id and port.
+type server struct{ id, port int }
+
+// connectString is where the management servers listen.
 func (p *plan) connectString() string {
-	return net.JoinHostPort(loopback, strconv.Itoa(p.mgmPort))
+	var all []string
+	for _, s := range p.servers {
+		all = append(all, net.JoinHostPort(loopback, strconv.Itoa(s.port)))
+	}
+	return strings.Join(all, ",")
+}
+
+// addServer adds a management server: the first one on the port that was chosen, others on any free one.
+func (p *plan) addServer(id int) (port int, err error) {
+	port = p.mgmPort
+	for taken := len(p.servers) > 0; taken; {
+		if port, err = freePort(); err != nil {
+			return 0, err
+		}
+		taken = slices.ContainsFunc(p.servers, func(s server) bool { return s.port == port })
+	}
+	p.servers = append(p.servers, server{id, port})
+	return port, nil
 }
 
 // threadParameters ask for a multi-threaded data node.
@@ -79,7 +100,10 @@ func makePlan(o *choices, m machine) (*plan, error) {
 			return nil, err
 		}
 	} else {
-		f = p.compose(o, m)
+		var err error
+		if f, err = p.compose(o, m); err != nil {
+			return nil, err
+		}
 	}
 	for _, s := range o.settings {
 		if err := apply(f, s); err != nil {
@@ -120,12 +144,18 @@ func (p *plan) choosePort(o *choices) error {
 }
 
 // compose makes a configuration from the options and the machine.
-func (p *plan) compose(o *choices, m machine) *ini {
+func (p *plan) compose(o *choices, m machine) (*ini, error) {
 	f := &ini{comment: comment}
 	share := m.choose(o.dataNodes)
 	mgm := max(firstMgmID, o.dataNodes+1)
-	p.mgm = mgm
-	f.add("ndb_mgmd", "NodeId", strconv.Itoa(mgm), "HostName", loopback, "PortNumber", strconv.Itoa(p.mgmPort), "DataDir", o.dir)
+	for range o.servers {
+		port, err := p.addServer(mgm)
+		if err != nil {
+			return nil, err
+		}
+		f.add("ndb_mgmd", "NodeId", strconv.Itoa(mgm), "HostName", loopback, "PortNumber", strconv.Itoa(port), "DataDir", o.dir)
+		mgm++
+	}
 
 	defaults := f.add("ndbd default",
 		"NoOfReplicas", strconv.Itoa(o.replicas),
@@ -147,9 +177,9 @@ func (p *plan) compose(o *choices, m machine) *ini {
 		p.data = append(p.data, id)
 	}
 	for i := range o.apiNodes {
-		f.add("api", "NodeId", strconv.Itoa(mgm+1+i))
+		f.add("api", "NodeId", strconv.Itoa(mgm+i))
 	}
-	return f
+	return f, nil
 }
 
 // adopt takes a configuration of the user's, with every host on this machine.
@@ -170,15 +200,14 @@ func (p *plan) adopt(o *choices) (*ini, error) {
 	f.spell("api", "HostName", "ExecuteOnComputer")
 	f.spell("ndb_mgmd", "ExecuteOnComputer")
 	f.spell("ndbd", append([]string{"ServerPort", "ExecuteOnComputer"}, threadParameters...)...)
-	for i, s := range f.of("ndb_mgmd") {
+	for _, s := range f.of("ndb_mgmd") {
+		port, err := p.addServer(id(s))
+		if err != nil {
+			return nil, err
+		}
 		s.set("HostName", loopback)
 		s.set("DataDir", o.dir)
-		if i == 0 {
-			p.mgm = id(s)
-			s.set("PortNumber", strconv.Itoa(p.mgmPort))
-		} else {
-			p.warnings = append(p.warnings, fmt.Sprintf("only management server %d is started, not %d: several of one cluster are not supported yet", p.mgm, id(s)))
-		}
+		s.set("PortNumber", strconv.Itoa(port))
 	}
 	ports := map[string]bool{}
 	for _, s := range f.of("ndbd") {
@@ -264,7 +293,7 @@ func (p *plan) summarize(f *ini, o *choices, m machine) {
 	if p.multiThreaded {
 		program = "ndbmtd"
 	}
-	p.summary = fmt.Sprintf("1 management server and %s (%s)", count(len(p.data), "data node"), program)
+	p.summary = fmt.Sprintf("%s and %s (%s)", count(len(p.servers), "management server"), count(len(p.data), "data node"), program)
 	if o.config != "" {
 		p.summary += " of " + o.config
 		return

@@ -59,7 +59,7 @@ func TestTheMadeConfigurationIsWhatWasAskedFor(t *testing.T) {
 	if len(mgm) != 1 || mgm[0].ID != firstMgmID || mgm[0].Int("PortNumber") != int64(p.mgmPort) || p.mgmPort == 0 {
 		t.Errorf("management: %s", p.text)
 	}
-	if !slices.Equal(p.data, []int{1, 2, 3, 4}) || p.mgm != firstMgmID || p.multiThreaded {
+	if !slices.Equal(p.data, []int{1, 2, 3, 4}) || p.servers[0].id != firstMgmID || p.multiThreaded {
 		t.Errorf("%+v", p)
 	}
 	if got := p.connectString(); got != loopback+":"+strconv.Itoa(p.mgmPort) {
@@ -118,8 +118,26 @@ func TestManyDataNodesPushTheManagementServerUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.mgm != 145 || len(c.Nodes) != 144+1+100 {
-		t.Fatalf("management server %d, %d nodes", p.mgm, len(c.Nodes))
+	if p.servers[0].id != 145 || len(c.Nodes) != 144+1+100 {
+		t.Fatalf("management server %d, %d nodes", p.servers[0].id, len(c.Nodes))
+	}
+}
+
+func TestSeveralManagementServers(t *testing.T) {
+	p, c, err := planFor(t, "--mgm-servers", "3", "--mgm-port", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgm := c.ManagementNodes()
+	ports := map[int64]bool{}
+	for i, n := range mgm {
+		ports[n.Int("PortNumber")] = true
+		if p.servers[i] != (server{n.ID, int(n.Int("PortNumber"))}) || n.ID != firstMgmID+i {
+			t.Errorf("node %d at %d: %+v", n.ID, n.Int("PortNumber"), p.servers)
+		}
+	}
+	if len(mgm) != 3 || len(ports) != 3 || strings.Count(p.connectString(), ",") != 2 || c.APINodes()[0].ID != firstMgmID+3 {
+		t.Errorf("%s, %s", p.connectString(), p.text)
 	}
 }
 
@@ -210,7 +228,7 @@ func TestAUsersConfigurationMovesToThisMachine(t *testing.T) {
 				t.Errorf("node %d is on %q", n.ID, n.HostName)
 			}
 		}
-		if !p.multiThreaded || len(p.data) != 1 || p.mgm != c.ManagementNodes()[0].ID || c.DataNodes()[0].Int("DataMemory") != 30<<20 {
+		if !p.multiThreaded || len(p.data) != 1 || p.servers[0].id != c.ManagementNodes()[0].ID || c.DataNodes()[0].Int("DataMemory") != 30<<20 {
 			t.Errorf("%+v\n%s", p, p.text)
 		}
 		if mgm := c.ManagementNodes()[0]; mgm.Int("PortNumber") != int64(p.mgmPort) {
@@ -248,8 +266,9 @@ DataMemory=50M
 		if !slices.Equal(p.data, []int{3, 4}) || p.multiThreaded {
 			t.Errorf("%+v", p)
 		}
-		if mgm := c.ManagementNodes(); len(mgm) != 2 || p.mgm != mgm[0].ID || !strings.Contains(strings.Join(p.warnings, "\n"), "several of one cluster are not supported yet") {
-			t.Errorf("of two management servers one is started: %+v", p)
+		if mgm := c.ManagementNodes(); len(mgm) != 2 || len(p.servers) != 2 || p.servers[0].id != mgm[0].ID || p.servers[1].id != mgm[1].ID ||
+			mgm[1].Int("PortNumber") != int64(p.servers[1].port) || p.servers[0].port == p.servers[1].port {
+			t.Errorf("both management servers are started: %+v", p)
 		}
 		for _, n := range c.DataNodes() {
 			if n.HostName != loopback || n.Int("DataMemory") != 30<<20 || n.String("DataDir") == "/var/lib/cluster" {

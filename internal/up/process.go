@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,8 +47,10 @@ type child struct {
 	log  string
 	pid  string // file that holds its process id
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // how it ended; valid once done is closed
+	// command starts it again by hand.
+	command []string
+	done    chan struct{} // closed when it has ended
+	err     error         // how it ended; valid once done is closed
 }
 
 // launch starts this binary under another name as node id, with its output in dir.
@@ -57,6 +60,8 @@ func launch(dir, self, program, what string, id int, data bool, args ...string) 
 		log:  filepath.Join(dir, fmt.Sprintf("ndb_%d_out.log", id)),
 		pid:  filepath.Join(dir, fmt.Sprintf("ndb_%d.pid", id)),
 		done: make(chan struct{}),
+		// Its configuration is kept in the folder by now.
+		command: append([]string{filepath.Join(filepath.Dir(self), program)}, slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--initial" })...),
 	}
 	out, err := os.Create(c.log)
 	if err != nil {

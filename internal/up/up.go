@@ -158,7 +158,7 @@ func (r *runner) start() error {
 		if attempt == portAttempts || !p.portMayMove || !r.children[0].ended() || portFree(p.mgmPort) {
 			return err
 		}
-		r.children = nil // somebody took the port between our look and the server's
+		r.killAll() // somebody took the port between our look and the server's
 	}
 	if err := r.startData(); err != nil {
 		return err
@@ -170,16 +170,17 @@ func (r *runner) start() error {
 	return nil
 }
 
-// startManagement starts the management server and waits until it answers.
+// startManagement starts the management servers and waits until one answers.
 func (r *runner) startManagement(limit context.Context) error {
-	id := r.plan.mgm
-	c, err := launch(r.dir, r.self, "ndb_mgmd", fmt.Sprintf("management server %d", id), id, false,
-		"-f", r.plan.file, "--configdir="+r.dir, "--initial", "--nodaemon", "--ndb-nodeid="+strconv.Itoa(id))
-	if c != nil {
-		r.children = append(r.children, c)
-	}
-	if err != nil {
-		return err
+	for _, s := range r.plan.servers {
+		c, err := launch(r.dir, r.self, "ndb_mgmd", fmt.Sprintf("management server %d", s.id), s.id, false,
+			"-f", r.plan.file, "--configdir="+r.dir, "--initial", "--nodaemon", "--ndb-nodeid="+strconv.Itoa(s.id))
+		if c != nil {
+			r.children = append(r.children, c)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return r.await(limit, "the management server answers", func() (bool, string) {
 		_, err := r.mgm.status()
@@ -322,18 +323,40 @@ func (r *runner) lost(c *child) error {
 	} else {
 		r.say("%s", c.story())
 	}
-	if alive == 0 {
-		if inOrder {
-			return errStopped
-		}
+	if alive == 0 && inOrder {
+		return errStopped
+	}
+	if alive == 0 && !r.servedByOthers() {
 		return errors.New("no data node is left")
 	}
+	again := fmt.Sprintf("to bring it back: %s", strings.Join(c.command, " "))
 	if c.data {
-		r.say("%d of %d data nodes go on", alive, len(r.plan.data))
+		r.say("%d of %d data nodes go on; %s", alive, len(r.plan.data), again)
 	} else {
-		r.say("data nodes and clients go on without it")
+		r.say("data nodes and clients go on without it; %s", again)
 	}
 	return nil
+}
+
+// servedByOthers tells whether the cluster is served by data nodes that somebody has started in place of ours.
+func (r *runner) servedByOthers() bool {
+	status, err := r.mgm.status()
+	if err != nil {
+		return false
+	}
+	for _, d := range r.plan.data {
+		if n := status.Node(d); n != nil && n.Status == mgmclient.Started {
+			return true
+		}
+	}
+	return false
+}
+
+// killAll ends the children without any order and forgets them.
+func (r *runner) killAll() {
+	signalAll(r.children, syscall.SIGKILL)
+	waitAll(r.children, stopAtOnce)
+	r.children = nil
 }
 
 // command runs the command of --run and returns its exit status.
