@@ -31,6 +31,7 @@ func TestClassesDriveRetries(t *testing.T) {
 	for code, retry := range map[int]bool{
 		NotFound: false, Duplicate: false, LockTimeout: true, NoOperationRecord: true, DataMemoryFull: false, NodeFailed: true,
 		ClusterNotReady: false, NoAnswer: false, AnswerLost: false, OldTable: false, NodeStopping: true, LockBusy: true,
+		Deadlock: true, PartFailed: true, Moving: true, SingleUser: false,
 		SendBufferFull: true, CommitWindowFull: true, CommittedNotRead: false, 123456: false,
 	} {
 		if e := Get(code); e.Retry != retry || e.Code != code {
