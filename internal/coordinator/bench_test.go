@@ -11,6 +11,7 @@ import (
 	"github.com/cohortdb/cohort/internal/schema"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/store"
+	"github.com/cohortdb/cohort/internal/view"
 )
 
 // bench is one data node of one thread, driven as a runtime would: windows of 16 requests with touch-ahead. The row is
@@ -44,7 +45,10 @@ func newBench(b testing.TB) *bench {
 	}
 	dict := signal.MakeAddr(1, signal.BlockDictionary, 0)
 	ldmAddr, tcAddr := signal.MakeAddr(1, signal.BlockLDM, 0), signal.MakeAddr(1, signal.BlockTC, 0)
-	putView(e, []signal.Addr{ldmAddr, tcAddr}, 1, 1, 1, 1)
+	e.Place(signal.BlockMembership, 0, 0)
+	var v view.View
+	v.Take(1, 1, members(1, 1, 1, 1))
+	putView(e, []signal.Addr{ldmAddr, tcAddr}, signal.NumViewCommitReq, &v, 1)
 	f := (*signal.FragCreateReq)(e.Put(ldmAddr, dict, signal.NumFragCreateReq, uint32(unsafe.Sizeof(signal.FragCreateReq{}))+signal.Pad(uint32(len(d)))))
 	f.Ref, f.Table, f.Version, f.Frag, f.Replicas, f.DefLen = 0, 3, 1, 0, 1, uint32(len(d))
 	f.Chain = [signal.MaxReplicas]signal.Addr{ldmAddr}

@@ -14,7 +14,7 @@ import (
 // tables, fragments and ldms that are somewhere else or nowhere. Whatever becomes of its transactions, the nodes live, and
 // when the client is gone its replicas are equal and nothing is left of it.
 func TestBrokenClients(t *testing.T) {
-	for _, s := range []shape{{1, 1, 1, 1, 1}, {2, 2, 2, 2, 2}, {3, 3, 2, 1, 2}, {4, 2, 2, 2, 1}} {
+	for _, s := range []shape{{1, 1, 1, 1, 1, 0}, {2, 2, 2, 2, 2, 0}, {3, 3, 2, 1, 2, 0}, {4, 2, 2, 2, 1, 0}} {
 		n := *seeds
 		if n == 0 {
 			n = 30

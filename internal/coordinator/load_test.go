@@ -16,8 +16,9 @@ import (
 	"github.com/cohortdb/cohort/internal/store"
 )
 
-// shape is how many of each there are; threads, tcs (coordinators) and ldms for each node.
-type shape struct{ nodes, replicas, threads, tcs, ldms int }
+// shape is how many of each there are; threads, tcs (coordinators) and ldms for each node. kills: nodes that are killed at
+// most.
+type shape struct{ nodes, replicas, threads, tcs, ldms, kills int }
 
 // site is a thread of a data node.
 type site struct {
@@ -25,6 +26,7 @@ type site struct {
 	env  *kernel.Env
 	tcs  []*coordinator.Block // by instance; nil: elsewhere
 	ldms []*ldm.Block
+	dead bool
 }
 
 // place says where a row's changes were seen last.
@@ -55,15 +57,18 @@ type load struct {
 	chains [][]signal.Addr
 
 	gci     signal.GCI
-	phase   int    // 0 idle, 1 preparing, 2 committing
-	owed    int    // nodes that have not answered the phase
-	asked   [5]int // by node: its blocks that have not
-	slow    int    // place in pairs of a queue that is served only when all others are empty
-	failing int    // NodeFailConf awaited; the client is away meanwhile
+	phase   int                  // of an epoch change: 0 idle, 1 preparing, 2 committing
+	owed    [7]bool              // by node: it has not answered the phase
+	dist    [7]dist              // by node
+	slow    int                  // place in pairs of a queue that is served only when all others are empty
+	failing map[signal.Addr]bool // blocks whose NodeFailConf is awaited; the client is away meanwhile
+
+	change // of the view, in failover_test.go
 
 	txs      map[[2]uint32]*clientTx // by session and number
 	lastTx   uint32
 	stamp    uint32
+	fresh    uint32    // newest key that one transaction writes
 	seqs     [5]uint32 // by session
 	heard    [5]uint32 // acknowledged
 	fate     map[uint32]*clientTx
@@ -73,10 +78,17 @@ type load struct {
 	rows     map[place]*seen
 }
 
+// dist is the distribution of a node: the epoch change that its blocks are in.
+type dist struct {
+	asked int           // blocks that have not answered
+	done  [2]signal.GCI // newest epoch that all have prepared, committed
+	began [2]signal.GCI // … that they were asked for
+}
+
 func newLoad(t *testing.T, seed uint64, s shape) *load {
 	l := &load{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, uint64(s.nodes*1000+s.replicas*100+s.threads*10+s.ldms))), shape: s,
 		sites: make([][]*site, s.nodes+1), queues: map[[2]int][][]byte{}, txs: map[[2]uint32]*clientTx{}, fate: map[uint32]*clientTx{},
-		counters: map[uint32]uint32{}, maybe: map[uint32]uint32{}, rows: map[place]*seen{}}
+		counters: map[uint32]uint32{}, maybe: map[uint32]uint32{}, rows: map[place]*seen{}, failing: map[signal.Addr]bool{}, fresh: 1000}
 	tight := l.rng.IntN(3) == 0 // records are short
 	for n := 1; n <= s.nodes; n++ {
 		l.sites[n] = l.newNode(uint8(n), tight)
@@ -86,11 +98,22 @@ func newLoad(t *testing.T, seed uint64, s shape) *load {
 		l.client.Via(uint8(n), kernel.Dest(n))
 		l.client.Buf(kernel.Dest(n)).Init(4096, 1<<24)
 	}
+	l.view.Take(1, 1, members(s.nodes, s.replicas, s.tcs, s.ldms))
 	l.createTable()
 	l.epoch()
 	for l.step() {
 	}
 	return l
+}
+
+// alive are the nodes that have not been killed, lowest first.
+func (l *load) alive() (ns []uint8) {
+	for n := 1; n <= l.shape.nodes; n++ {
+		if !l.sites[n][0].dead {
+			ns = append(ns, uint8(n))
+		}
+	}
+	return ns
 }
 
 func (l *load) newNode(n uint8, tight bool) []*site {
@@ -113,6 +136,7 @@ func (l *load) newNode(n uint8, tight bool) []*site {
 		e.Buf(clientNode).Init(4096, 1<<24)
 		e.Place(signal.BlockDictionary, 0, 0)
 		e.Place(signal.BlockDistribution, 0, 0)
+		e.Place(signal.BlockMembership, 0, 0)
 		for k := range s.tcs {
 			e.Place(signal.BlockTC, k, k%s.threads)
 		}
@@ -177,13 +201,7 @@ func (l *load) createTable() {
 	for n := 1; n <= s.nodes; n++ {
 		e := l.sites[n][0].env
 		dict := signal.MakeAddr(uint8(n), signal.BlockDictionary, 0)
-		var own []signal.Addr
-		l.blocks(func(a signal.Addr) {
-			if int(a.Node()) == n {
-				own = append(own, a)
-			}
-		})
-		putView(e, own, s.nodes, s.replicas, s.tcs, s.ldms)
+		putView(e, l.blocksOf(uint8(n)), signal.NumViewCommitReq, &l.view, 1)
 		for f, c := range l.chains {
 			for _, a := range c {
 				if a.Node() != uint8(n) {
@@ -211,14 +229,21 @@ func (l *load) createTable() {
 
 // blocks calls f for every coordinator and ldm.
 func (l *load) blocks(f func(a signal.Addr)) {
-	for n := 1; n <= l.shape.nodes; n++ {
-		for k := range l.shape.tcs {
-			f(signal.MakeAddr(uint8(n), signal.BlockTC, uint16(k)))
-		}
-		for k := range l.shape.ldms {
-			f(signal.MakeAddr(uint8(n), signal.BlockLDM, uint16(k)))
+	for _, n := range l.alive() {
+		for _, a := range l.blocksOf(n) {
+			f(a)
 		}
 	}
+}
+
+func (l *load) blocksOf(n uint8) (all []signal.Addr) {
+	for k := range l.shape.tcs {
+		all = append(all, signal.MakeAddr(n, signal.BlockTC, uint16(k)))
+	}
+	for k := range l.shape.ldms {
+		all = append(all, signal.MakeAddr(n, signal.BlockLDM, uint16(k)))
+	}
+	return all
 }
 
 func (l *load) epoch() {
@@ -228,38 +253,65 @@ func (l *load) epoch() {
 	}
 }
 
-// round begins a round of an epoch change: node 1 is president.
+// round begins a round of an epoch change, led by the president.
 func (l *load) round(phase int, num uint16) {
 	l.phase = phase
-	for n := 1; n <= l.shape.nodes; n++ {
-		l.owed++
-		kernel.Send[signal.EpochReq](l.sites[1][0].env, distribution(uint8(n)), distribution(1), num).GCI = l.gci.Words()
+	president := l.alive()[0]
+	for _, n := range l.alive() {
+		l.owed[n] = true
+		kernel.Send[signal.EpochReq](l.sites[president][0].env, distribution(n), distribution(president), num).GCI = l.gci.Words()
 	}
 }
 
-// onEpoch is the distribution of a node: it asks its own blocks, and answers the president when they have answered.
+// onEpoch is the distribution of a node: it asks its own blocks, and answers the president when they have answered. A new
+// president asks again for what its blocks may have done already.
 func (l *load) onEpoch(s *site, h *signal.Head) {
-	switch num := h.Num; {
-	case num == signal.NumEpochPrepareReq || num == signal.NumEpochCommitReq:
-		l.blocks(func(a signal.Addr) {
-			if a.Node() == s.node {
-				l.asked[s.node]++
-				kernel.Send[signal.EpochReq](s.env, a, distribution(s.node), num).GCI = l.gci.Words()
+	d := &l.dist[s.node]
+	which := 0
+	if h.Num == signal.NumEpochCommitReq || h.Num == signal.NumEpochCommitConf {
+		which = 1
+	}
+	gci := signal.JoinGCI((*signal.EpochConf)(unsafe.Pointer(h)).GCI)
+	answer := func() {
+		num := []uint16{signal.NumEpochPrepareConf, signal.NumEpochCommitConf}[which]
+		kernel.Send[signal.EpochConf](s.env, distribution(l.alive()[0]), distribution(s.node), num).GCI = gci.Words()
+	}
+	switch {
+	case h.Num == signal.NumEpochPrepareReq || h.Num == signal.NumEpochCommitReq:
+		switch {
+		case d.done[which] >= gci:
+			answer()
+		case d.began[which] < gci:
+			d.began[which] = gci
+			for _, a := range l.blocksOf(s.node) {
+				d.asked++
+				kernel.Send[signal.EpochReq](s.env, a, distribution(s.node), h.Num).GCI = gci.Words()
 			}
-		})
-	case h.From.Block() != signal.BlockDistribution:
-		if l.asked[s.node]--; l.asked[s.node] == 0 {
-			kernel.Send[signal.EpochConf](s.env, distribution(1), distribution(s.node), num).GCI = l.gci.Words()
 		}
-	default:
-		if l.owed--; l.owed > 0 {
+	case h.From.Block() != signal.BlockDistribution:
+		if d.asked--; d.asked == 0 {
+			d.done[which] = gci
+			answer()
+		}
+	case gci == l.gci && which == l.phase-1:
+		l.owed[h.From.Node()] = false
+		l.epochGoesOn()
+	}
+}
+
+// epochGoesOn does what comes next when all have answered; while the view changes no change of the epoch ends.
+func (l *load) epochGoesOn() {
+	for _, n := range l.alive() {
+		if l.owed[n] {
 			return
 		}
-		if l.phase == 1 {
-			l.round(2, signal.NumEpochCommitReq)
-		} else {
-			l.phase = 0
-		}
+	}
+	switch {
+	case l.stage != steady:
+	case l.phase == 1:
+		l.round(2, signal.NumEpochCommitReq)
+	case l.phase == 2:
+		l.phase = 0
 	}
 }
 
@@ -294,7 +346,7 @@ func (l *load) drain(from int, kind signal.Peer, e *kernel.Env) {
 			if h.To.Node() != clientNode {
 				to = siteKey(l.siteOf(h.To))
 			}
-			if k := [2]int{from, to}; l.failing == 0 || from != clientNode<<8 && to != clientNode<<8 { // else there is no link
+			if k := [2]int{from, to}; len(l.failing) == 0 || from != clientNode<<8 && to != clientNode<<8 { // else there is no link
 				if _, known := l.queues[k]; !known {
 					l.pairs = append(l.pairs, k)
 				}
@@ -308,11 +360,12 @@ func (l *load) drain(from int, kind signal.Peer, e *kernel.Env) {
 
 // step delivers one signal; false when there is none.
 func (l *load) step() bool {
-	for n := 1; n <= l.shape.nodes; n++ {
+	for _, n := range l.alive() {
 		for _, s := range l.sites[n] {
 			l.jobs(s)
 		}
 	}
+	l.viewGoesOn(false)
 	l.drain(clientNode<<8, signal.PeerAPI, l.client)
 	if l.rng.IntN(60) == 0 {
 		l.slow = l.rng.IntN(2*len(l.pairs) + 1)
@@ -325,7 +378,7 @@ func (l *load) step() bool {
 	}
 	if len(ks) == 0 {
 		if l.slow >= len(l.pairs) || len(l.queues[l.pairs[l.slow]]) == 0 {
-			return false
+			return l.viewGoesOn(true)
 		}
 		ks = append(ks, l.pairs[l.slow])
 	}
@@ -337,6 +390,9 @@ func (l *load) step() bool {
 		return true
 	}
 	s := l.sites[k[1]>>8][k[1]&0xff]
+	if s.dead {
+		return true
+	}
 	l.deliver(s, unsafe.Pointer(&b[0]))
 	for i := range b {
 		b[i] = 0xDB
@@ -367,12 +423,14 @@ func (l *load) deliver(s *site, p unsafe.Pointer) {
 		l.look(h.To, b)
 	case signal.BlockDictionary:
 		if h.Num == signal.NumNodeFailConf {
-			if l.failing--; l.failing == 0 {
+			if delete(l.failing, h.From); len(l.failing) == 0 {
 				l.clientIsBack()
 			}
 		}
 	case signal.BlockDistribution:
 		l.onEpoch(s, h)
+	case signal.BlockMembership:
+		l.onViewConf(h)
 	}
 }
 
@@ -428,10 +486,10 @@ func (l *load) keys() (ks []uint32) {
 
 func (l *load) frag(key uint32) uint32 { return key % uint32(len(l.chains)) }
 
-func (l *load) primary(key uint32) signal.Addr { return l.chains[l.frag(key)][0] }
+func (l *load) primary(key uint32) signal.Addr { return l.view.Primary(l.chains[l.frag(key)]) }
 
 func (l *load) pass(ns int64) {
-	for n := 1; n <= l.shape.nodes; n++ {
+	for _, n := range l.alive() {
 		for _, s := range l.sites[n] {
 			s.env.SetNow(s.env.Now() + ns)
 			s.env.FireTimers()
@@ -449,7 +507,7 @@ func (l *load) rest() {
 			continue
 		}
 		least, ok := int64(0), false
-		for n := 1; n <= l.shape.nodes; n++ {
+		for _, n := range l.alive() {
 			for _, s := range l.sites[n] {
 				if d, o := s.env.NextTimer(); o && (!ok || d-s.env.Now() < least) {
 					least, ok = d-s.env.Now(), true
@@ -464,7 +522,7 @@ func (l *load) rest() {
 }
 
 func (l *load) atRest() {
-	for n := 1; n <= l.shape.nodes; n++ {
+	for _, n := range l.alive() {
 		for _, s := range l.sites[n] {
 			for _, b := range s.tcs {
 				if b != nil && b.Transactions()+b.Operations() != 0 {
@@ -485,9 +543,12 @@ func (l *load) compare() map[uint32]uint32 {
 	rows := map[uint32]uint32{}
 	for f, c := range l.chains {
 		var first []string
-		for i, a := range c {
+		for _, a := range c {
+			if l.siteOf(a).dead {
+				continue
+			}
 			fr := l.siteOf(a).ldms[a.Instance()].Fragment(3, uint32(f))
-			var all []string
+			all := []string{"rows"}
 			for id := store.NoRow; ; {
 				r, next, ok := fr.NextRow(id)
 				if !ok {
@@ -503,7 +564,7 @@ func (l *load) compare() map[uint32]uint32 {
 				all = append(all, fmt.Sprint(id, r.GCI(), unsafe.Slice((*byte)(k), kn), fixed, unsafe.Slice((*byte)(v), vn)))
 				rows[*(*uint32)(k)] = binary.LittleEndian.Uint32(fixed[4:])
 			}
-			if i == 0 {
+			if first == nil {
 				first = all
 			} else if fmt.Sprint(first) != fmt.Sprint(all) {
 				l.t.Fatalf("seed %d: fragment %d: %v differs\n%v\n%v", l.seed, f, a, first, all)

@@ -13,6 +13,7 @@ import (
 	"github.com/cohortdb/cohort/internal/schema"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/store"
+	"github.com/cohortdb/cohort/internal/view"
 )
 
 // world is a few data nodes of one thread each and a client, joined by FIFO queues per pair of nodes that are
@@ -26,8 +27,8 @@ type world struct {
 	pairs   [][2]uint8
 	answers [][]byte
 	gci     signal.GCI
-	want    int // epoch answers awaited
-	phase   int // 0 idle, 1 preparing, 2 committing
+	want    [256]int // epoch answers awaited, by node
+	phase   int      // 0 idle, 1 preparing, 2 committing
 	pending signal.GCI
 	layout  *schema.Layout
 	frags   int
@@ -35,15 +36,24 @@ type world struct {
 
 	inOrder   bool               // serve the queues in the order of their first use, not at random
 	holdEpoch bool               // stop an epoch change between its rounds
-	held      [2]uint8           // serve the queue of this pair of nodes not at all
+	held      map[[2]uint8]bool  // serve the queues of these pairs of nodes not at all
 	trace     func(*signal.Head) // sees signals between nodes, and answers to the dictionary
+	local     bool               // trace sees signals within a node too
+
+	view     view.View
+	next     view.View // being changed to
+	attempt  uint32
+	replicas int
+	viewWant [256]int // by node: its blocks that have not answered the round of the change of the view
+	round    uint16   // … NumViewPrepareConf or NumViewCommitConf, 0 = no change is under way
 }
 
 type node struct {
-	env *kernel.Env
-	tc  *coordinator.Block
-	ldm *ldm.Block
-	src *store.LocalSource
+	env  *kernel.Env
+	tc   *coordinator.Block
+	ldm  *ldm.Block
+	src  *store.LocalSource
+	dead bool
 }
 
 const clientNode = 51
@@ -51,10 +61,11 @@ const clientNode = 51
 var distribution = func(n uint8) signal.Addr { return signal.MakeAddr(n, signal.BlockDistribution, 0) }
 
 func newWorld(t *testing.T, seed uint64, nodes, replicas int, cfg func(*coordinator.Config, *ldm.Config), columns ...schema.Column) *world {
-	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), queues: map[[2]uint8][][]byte{}, nodes: make([]*node, nodes+1)}
+	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), queues: map[[2]uint8][][]byte{}, held: map[[2]uint8]bool{}, nodes: make([]*node, nodes+1),
+		replicas: replicas, attempt: 1}
 	for n := 1; n <= nodes; n++ {
 		e := kernel.NewEnv(uint8(n), 0, seed+uint64(n), 4096)
-		for _, b := range []uint8{signal.BlockTC, signal.BlockLDM, signal.BlockDictionary, signal.BlockDistribution} {
+		for _, b := range []uint8{signal.BlockTC, signal.BlockLDM, signal.BlockDictionary, signal.BlockDistribution, signal.BlockMembership, signal.BlockManager} {
 			e.Place(b, 0, 0)
 		}
 		for m := 1; m <= nodes; m++ {
@@ -73,13 +84,14 @@ func newWorld(t *testing.T, seed uint64, nodes, replicas int, cfg func(*coordina
 		if cfg != nil {
 			cfg(&tc, &lc)
 		}
-		w.nodes[n] = &node{e, coordinator.New(e, tc), ldm.New(e, lc), src}
+		w.nodes[n] = &node{env: e, tc: coordinator.New(e, tc), ldm: ldm.New(e, lc), src: src}
 	}
 	w.client = kernel.NewEnv(clientNode, 0, 1, 4096)
 	for n := 1; n <= nodes; n++ {
 		w.client.Via(uint8(n), kernel.Dest(n))
 		w.client.Buf(kernel.Dest(n)).Init(4096, 1<<24)
 	}
+	w.view.Take(1, 1, members(nodes, replicas, 1, 1))
 	w.createTable(columns, nodes, replicas)
 	w.epoch()
 	for w.step() {
@@ -87,15 +99,21 @@ func newWorld(t *testing.T, seed uint64, nodes, replicas int, cfg func(*coordina
 	return w
 }
 
-// putView tells blocks of one node that nodes 1, 2, … are the cluster.
-func putView(e *kernel.Env, to []signal.Addr, nodes, replicas, tcs, ldms int) {
+// members are nodes 1, 2, …, all leading.
+func members(nodes, replicas, tcs, ldms int) (ms []signal.Member) {
+	for i := range nodes {
+		ms = append(ms, signal.Member{Node: uint32(i + 1), DynamicID: uint32(i + 1), Group: uint32(i / replicas), LDMs: uint32(ldms), TCs: uint32(tcs),
+			State: signal.MemberLeading})
+	}
+	return ms
+}
+
+// putView sends a round of a change of the view to blocks of one node.
+func putView(e *kernel.Env, to []signal.Addr, num uint16, v *view.View, attempt uint32) {
 	for _, a := range to {
-		r := (*signal.ViewReq)(e.Put(a, signal.MakeAddr(a.Node(), signal.BlockDictionary, 0), signal.NumViewCommitReq, signal.ViewReqSize(nodes)))
-		r.View, r.Attempt, r.President, r.GCI, r.Count = 1, 1, 1, [2]uint32{0, 1}, uint32(nodes)
-		for i := range r.Members() {
-			r.Members()[i] = signal.Member{Node: uint32(i + 1), DynamicID: uint32(i + 1), Group: uint32(i / replicas), LDMs: uint32(ldms), TCs: uint32(tcs),
-				State: signal.MemberLeading}
-		}
+		r := (*signal.ViewReq)(e.Put(a, signal.MakeAddr(a.Node(), signal.BlockMembership, 0), num, signal.ViewReqSize(len(v.Members))))
+		r.View, r.Attempt, r.President, r.GCI, r.Count = v.Number, attempt, uint32(v.President), [2]uint32{0, 1}, uint32(len(v.Members))
+		copy(r.Members(), v.Members)
 	}
 }
 
@@ -121,7 +139,7 @@ func (w *world) createTable(columns []schema.Column, nodes, replicas int) {
 	for n := 1; n <= nodes; n++ {
 		e := w.nodes[n].env
 		dict := signal.MakeAddr(uint8(n), signal.BlockDictionary, 0)
-		putView(e, []signal.Addr{signal.MakeAddr(uint8(n), signal.BlockTC, 0), signal.MakeAddr(uint8(n), signal.BlockLDM, 0)}, nodes, replicas, 1, 1)
+		putView(e, w.blocks(uint8(n)), signal.NumViewCommitReq, &w.view, w.attempt)
 		for f, c := range w.chains {
 			for _, a := range c {
 				if a.Node() != uint8(n) {
@@ -161,12 +179,32 @@ func (w *world) commitEpoch() {
 
 func (w *world) epochSend(num uint16) {
 	for n := 1; n < len(w.nodes); n++ {
-		e := w.nodes[n].env
-		for _, blk := range []uint8{signal.BlockTC, signal.BlockLDM} {
-			kernel.Send[signal.EpochReq](e, signal.MakeAddr(uint8(n), blk, 0), distribution(uint8(n)), num).GCI = w.pending.Words()
-			w.want++
+		if w.nodes[n].dead {
+			continue
+		}
+		for _, a := range w.blocks(uint8(n)) {
+			kernel.Send[signal.EpochReq](w.nodes[n].env, a, distribution(uint8(n)), num).GCI = w.pending.Words()
+			w.want[n]++
 		}
 	}
+}
+
+// epochGoesOn does what comes next when all have answered.
+func (w *world) epochGoesOn() {
+	if w.want != [256]int{} || w.round != 0 {
+		return
+	}
+	switch {
+	case w.phase == 1 && !w.holdEpoch:
+		w.commitEpoch()
+	case w.phase == 2:
+		w.phase = 0
+	}
+}
+
+// blocks are the coordinator and the ldm of a node.
+func (w *world) blocks(n uint8) []signal.Addr {
+	return []signal.Addr{signal.MakeAddr(n, signal.BlockTC, 0), signal.MakeAddr(n, signal.BlockLDM, 0)}
 }
 
 func (w *world) deliver(n uint8, p unsafe.Pointer) {
@@ -186,15 +224,18 @@ func (w *world) deliver(n uint8, p unsafe.Pointer) {
 			w.trace(h)
 		}
 	case signal.BlockDistribution:
-		if w.want--; w.want == 0 {
-			if w.phase == 1 && w.holdEpoch {
-				return
-			}
-			if w.phase == 1 {
-				w.commitEpoch()
-			} else {
-				w.phase = 0
-			}
+		w.want[n]--
+		w.epochGoesOn()
+	case signal.BlockMembership:
+		if c := (*signal.ViewConf)(p); h.Num == w.round && c.View == w.next.Number && c.Attempt == w.attempt {
+			w.viewWant[n]--
+		}
+		if w.trace != nil {
+			w.trace(h)
+		}
+	case signal.BlockManager:
+		if w.trace != nil {
+			w.trace(h)
 		}
 	}
 }
@@ -227,15 +268,23 @@ func (w *world) step() bool {
 	for busy := true; busy; {
 		busy = false
 		for n := 1; n < len(w.nodes); n++ {
+			if w.nodes[n].dead {
+				continue
+			}
 			e := w.nodes[n].env
-			busy = e.RunJobs(func(p unsafe.Pointer) { w.deliver(uint8(n), p) }, 1<<30) > 0 || busy
+			busy = e.RunJobs(func(p unsafe.Pointer) {
+				if h := (*signal.Head)(p); w.local && w.trace != nil && h.To.Block() != signal.BlockMembership {
+					w.trace(h)
+				}
+				w.deliver(uint8(n), p)
+			}, 1<<30) > 0 || busy
 			w.flush(uint8(n), e)
 		}
 	}
 	w.flush(clientNode, w.client)
 	var ks [][2]uint8
 	for _, k := range w.pairs {
-		if len(w.queues[k]) > 0 && k != w.held {
+		if len(w.queues[k]) > 0 && !w.held[k] {
 			ks = append(ks, k)
 		}
 	}
@@ -251,13 +300,85 @@ func (w *world) step() bool {
 		w.trace((*signal.Head)(unsafe.Pointer(&b[0])))
 	}
 	w.queues[k] = w.queues[k][1:]
-	w.deliver(k[1], unsafe.Pointer(&b[0]))
+	if k[1] == clientNode || !w.nodes[k[1]].dead {
+		w.deliver(k[1], unsafe.Pointer(&b[0]))
+	}
 	for i := range b {
 		b[i] = 0xDB
 	}
+	for _, x := range w.nodes[1:] {
+		if !x.dead {
+			x.tc.Invariants()
+			x.ldm.Invariants()
+		}
+	}
+	return true
+}
+
+// alive are the nodes that have not been killed.
+func (w *world) alive() (ns []uint8) {
 	for n := 1; n < len(w.nodes); n++ {
-		w.nodes[n].tc.Invariants()
-		w.nodes[n].ldm.Invariants()
+		if !w.nodes[n].dead {
+			ns = append(ns, uint8(n))
+		}
+	}
+	return ns
+}
+
+// kill ends a node. What is on its way from it still arrives, as far as the test does not drop it.
+func (w *world) kill(n uint8) {
+	for w.nodes[n].env.Jobs() { // what it has done is done
+		w.nodes[n].env.RunJobs(func(p unsafe.Pointer) {}, 1<<30)
+	}
+	w.flush(n, w.nodes[n].env)
+	w.nodes[n].dead = true
+	w.want[n] = 0
+}
+
+// drop loses what is on its way from a node to another.
+func (w *world) drop(from, to uint8) { w.queues[[2]uint8{from, to}] = nil }
+
+// change begins a change of the view, to members who are alive, in the states that are given (0: as they are).
+func (w *world) change(states map[uint8]uint32) {
+	var ms []signal.Member
+	for _, m := range w.view.Members {
+		if w.nodes[m.Node].dead {
+			continue
+		}
+		if s := states[uint8(m.Node)]; s != 0 {
+			m.State = s
+		}
+		ms = append(ms, m)
+	}
+	w.attempt++
+	w.next.Take(w.view.Number+1, ms[0].Node, ms)
+	w.viewRound(signal.NumViewPrepareReq, signal.NumViewPrepareConf)
+}
+
+// commitView ends it.
+func (w *world) commitView() {
+	w.view.Copy(&w.next)
+	w.viewRound(signal.NumViewCommitReq, signal.NumViewCommitConf)
+}
+
+func (w *world) viewRound(req, conf uint16) {
+	w.round, w.viewWant = conf, [256]int{}
+	for _, n := range w.alive() {
+		putView(w.nodes[n].env, w.blocks(n), req, &w.next, w.attempt)
+		w.viewWant[n] = 2
+	}
+}
+
+// viewAnswered tells whether the round of the change is through; after a commit epochs go on.
+func (w *world) viewAnswered() bool {
+	for _, n := range w.alive() {
+		if w.viewWant[n] != 0 {
+			return false
+		}
+	}
+	if w.round == signal.NumViewCommitConf {
+		w.round = 0
+		w.epochGoesOn()
 	}
 	return true
 }
@@ -289,8 +410,7 @@ func (w *world) run() {
 // op sends one operation of session s. Keys are one uint32; the row is one uint32.
 func (w *world) op(num uint16, s uint16, ref, tx, seq uint32, op, flags uint8, key, val uint32) {
 	frag := key % uint32(w.frags)
-	n := w.chains[frag][0].Node()
-	to := signal.MakeAddr(n, signal.BlockLDM, 0)
+	to := w.view.Primary(w.chains[frag])
 	if num == signal.NumKeyReq {
 		// All operations of a transaction go to one coordinator.
 		to = signal.MakeAddr(uint8(tx%uint32(len(w.nodes)-1)+1), signal.BlockTC, 0)
@@ -313,9 +433,12 @@ func (w *world) compare() (rows map[uint32]uint32) {
 	rows = map[uint32]uint32{}
 	for f, c := range w.chains {
 		var first []string
-		for i, a := range c {
+		for _, a := range c {
+			if w.nodes[a.Node()].dead {
+				continue
+			}
 			fr := w.nodes[a.Node()].ldm.Fragment(3, uint32(f))
-			var all []string
+			all := []string{"rows"}
 			for id := store.NoRow; ; {
 				r, next, ok := fr.NextRow(id)
 				if !ok {
@@ -330,7 +453,7 @@ func (w *world) compare() (rows map[uint32]uint32) {
 				all = append(all, fmt.Sprint(id, r.GCI(), unsafe.Slice((*byte)(k), kn), v))
 				rows[*(*uint32)(k)] = binary.LittleEndian.Uint32(v)
 			}
-			if i == 0 {
+			if first == nil {
 				first = all
 			} else if fmt.Sprint(first) != fmt.Sprint(all) {
 				w.t.Fatalf("fragment %d: %v differs\n%v\n%v", f, a, first, all)
@@ -342,6 +465,9 @@ func (w *world) compare() (rows map[uint32]uint32) {
 
 func (w *world) atRest() {
 	for n, x := range w.nodes[1:] {
+		if x.dead {
+			continue
+		}
 		if x.tc.Transactions() != 0 || x.tc.Operations() != 0 || x.ldm.Operations() != 0 || x.ldm.Copies() != 0 {
 			w.t.Fatalf("node %d at rest: %d transactions, %d+%d operations, %d bytes of copies", n+1, x.tc.Transactions(), x.tc.Operations(),
 				x.ldm.Operations(), x.ldm.Copies())
@@ -420,7 +546,7 @@ func TestAWaitRepOfAnEarlierTransaction(t *testing.T) {
 	settle()
 	w.op(signal.NumKeyReq, 1, 0, here, 0, signal.OpUpdate, signal.FlagStart|signal.FlagExecute, key, 2)
 	settle()
-	w.held = [2]uint8{1, 3}
+	w.held[[2]uint8{1, 3}] = true
 	w.op(signal.NumKeyReq, 1, 0, there, 0, signal.OpUpdate, signal.FlagStart|signal.FlagExecute, key, 3)
 	settle()
 	end(here)
@@ -436,13 +562,13 @@ func TestAWaitRepOfAnEarlierTransaction(t *testing.T) {
 		w.step()
 	}
 	for k := range w.queues { // what was said of the first comes before the second has reached the primary
-		if k == w.held {
+		if w.held[k] {
 			b := w.queues[k][0]
 			w.queues[k] = w.queues[k][1:]
 			w.deliver(3, unsafe.Pointer(&b[0]))
 		}
 	}
-	w.held = [2]uint8{}
+	w.held = map[[2]uint8]bool{}
 	end(there)
 	end(here + 8)
 	w.atRest()

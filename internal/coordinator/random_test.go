@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -27,7 +28,10 @@ var firstSeed = flag.Uint64("first-seed", 1, "where they begin")
 //   - the epochs of a row's changes do not go back, at no replica,
 //   - at rest all replicas are equal, no record, copy or lock is left, and no memory of rows that were deleted.
 func TestRandomLoad(t *testing.T) {
-	shapes := []shape{{1, 1, 1, 1, 1}, {1, 1, 3, 2, 2}, {2, 2, 1, 1, 1}, {2, 2, 2, 2, 2}, {4, 2, 2, 2, 1}, {3, 3, 2, 1, 2}, {4, 4, 1, 1, 1}}
+	runLoads(t, []shape{{1, 1, 1, 1, 1, 0}, {1, 1, 3, 2, 2, 0}, {2, 2, 1, 1, 1, 0}, {2, 2, 2, 2, 2, 0}, {4, 2, 2, 2, 1, 0}, {3, 3, 2, 1, 2, 0}, {4, 4, 1, 1, 1, 0}})
+}
+
+func runLoads(t *testing.T, shapes []shape) {
 	n := *seeds
 	if n == 0 {
 		n = 40
@@ -67,8 +71,14 @@ type clientTx struct {
 	batches   int // that follow
 	ended     bool
 	committed bool
-	unknown   bool   // its session was closed, or the client failed
-	counter   uint32 // key that it increments, 0 = none
+	unknown   bool        // its session was closed, or the client failed
+	counter   uint32      // key that it increments, 0 = none
+	whole     bool        // it writes rows of its own, each once, and none of them can fail alone
+	keys      []uint32    // that it writes
+	at        signal.Addr // where it went: its coordinator, or the ldm of a transaction of one operation
+	seq       uint32      // of its commit, 0 = not asked for
+	asking    int         // which of its writes it has asked about; -1 = none
+	askedAt   signal.Addr
 	value     uint32 // of the counter, once read
 	haveValue bool
 	executed  bool
@@ -144,11 +154,15 @@ func (l *load) send(num uint16, to signal.Addr, x *clientTx, ref, seq uint32, op
 	r.KeyLen, r.DataLen = 4, uint16(n)
 	*(*uint32)(r.Key()) = key
 	copy(unsafe.Slice((*byte)(r.Data()), n), data)
+	if x.at = to; !signal.IsRead(op) {
+		x.keys = append(x.keys, key)
+	}
+	x.seq = max(x.seq, seq)
 }
 
 func (l *load) newTx(session uint16) *clientTx {
 	l.lastTx++
-	x := &clientTx{session: session, num: l.lastTx}
+	x := &clientTx{session: session, num: l.lastTx, asking: -1}
 	l.txs[[2]uint32{uint32(session), x.num}] = x
 	return x
 }
@@ -190,26 +204,51 @@ func (l *load) batch(x *clientTx, start bool) {
 			}
 		}
 		l.stamp++
-		l.send(signal.NumKeyReq, x.tc, x, uint32(i), q, uint8(l.rng.IntN(int(signal.OpMax))), fl, uint32(l.rng.IntN(rowKeys)), l.stamp)
+		op, key := uint8(l.rng.IntN(int(signal.OpMax))), uint32(l.rng.IntN(rowKeys))
+		if x.whole {
+			l.fresh++
+			op, key, fl = signal.OpInsert, l.fresh, fl&^signal.FlagIgnoreError
+		}
+		l.send(signal.NumKeyReq, x.tc, x, uint32(i), q, op, fl, key, l.stamp)
 	}
+}
+
+// coordinator chooses one.
+func (l *load) coordinator() signal.Addr {
+	ns := l.alive()
+	return signal.MakeAddr(ns[l.rng.IntN(len(ns))], signal.BlockTC, uint16(l.rng.IntN(l.shape.tcs)))
 }
 
 func (l *load) begin() {
 	l.acknowledge()
-	x := l.newTx(uint16(1 + l.rng.IntN(4)))
 	key := uint32(l.rng.IntN(rowKeys))
+	what := l.rng.IntN(10)
+	if what >= 8 {
+		l.fresh++
+		key = l.fresh
+	}
+	if (what < 4 || what == 8) && l.sites[l.primary(key).Node()][0].dead {
+		return // no link, and nowhere else to go yet
+	}
+	x := l.newTx(uint16(1 + l.rng.IntN(4)))
 	l.stamp++
-	switch l.rng.IntN(8) {
+	switch what {
+	case 8:
+		x.whole = true
+		l.send(signal.NumWriteReq, l.primary(key), x, 0, l.seq(x.session), signal.OpInsert, 0, key, l.stamp)
+	case 9:
+		x.whole, x.tc = true, l.coordinator()
+		l.batch(x, true)
 	case 0, 1, 2:
 		l.send(signal.NumWriteReq, l.primary(key), x, 0, l.seq(x.session), signal.OpInsert+uint8(l.rng.IntN(4)), 0, key, l.stamp)
 	case 3:
 		l.send(signal.NumReadReq, l.primary(key), x, 0, 0, signal.OpReadCommitted, 0, key, 0)
 	case 4:
 		x.counter = counters0 + uint32(l.rng.IntN(nCounters))
-		x.tc = signal.MakeAddr(uint8(1+l.rng.IntN(l.shape.nodes)), signal.BlockTC, uint16(l.rng.IntN(l.shape.tcs)))
+		x.tc = l.coordinator()
 		l.send(signal.NumKeyReq, x.tc, x, 0, 0, signal.OpReadExclusive, signal.FlagStart|signal.FlagExecute|signal.FlagIgnoreError, x.counter, 0)
 	default:
-		x.tc = signal.MakeAddr(uint8(1+l.rng.IntN(l.shape.nodes)), signal.BlockTC, uint16(l.rng.IntN(l.shape.tcs)))
+		x.tc = l.coordinator()
 		x.batches = l.rng.IntN(3)
 		l.batch(x, true)
 		if l.rng.IntN(12) == 0 {
@@ -223,6 +262,7 @@ func (l *load) end(x *clientTx, action uint32) {
 	r.Tx, r.Action, r.Seq, r.Ack = x.num, action, 0, l.heard[x.session]
 	if action == signal.TxCommit {
 		r.Seq = l.seq(x.session)
+		x.seq = r.Seq
 	}
 }
 
@@ -234,7 +274,7 @@ func (l *load) answer(h *signal.Head) {
 		num = *(*uint32)(unsafe.Add(unsafe.Pointer(h), signal.HeadSize+4))
 	}
 	x := l.txs[[2]uint32{uint32(h.To.Instance()), num}]
-	if x == nil || x.unknown {
+	if x == nil || x.unknown || h.Num != signal.NumOutcomeConf && x.asking >= 0 {
 		return
 	}
 	over := func(committed bool) {
@@ -256,6 +296,17 @@ func (l *load) answer(h *signal.Head) {
 	case signal.NumKeyRef:
 		if h.From.Block() == signal.BlockLDM {
 			over(false)
+		}
+	case signal.NumOutcomeConf:
+		if c := (*signal.OutcomeConf)(unsafe.Pointer(h)); x.asking < 0 || c.Seq != x.seq || c.From != x.askedAt {
+			return
+		} else if c.Known == signal.OutcomeCommitted {
+			over(true)
+		} else {
+			if c.Known == signal.OutcomeNone {
+				x.asking++
+			}
+			l.ask(x)
 		}
 	case signal.NumTxRef:
 		if c := (*signal.TxRef)(unsafe.Pointer(h)); !x.ended || c.Code != 0 {
@@ -352,7 +403,7 @@ func (l *load) failClient() {
 		}
 	}
 	l.blocks(func(a signal.Addr) {
-		l.failing++
+		l.failing[a] = true
 		r := kernel.Send[signal.NodeFailRep](l.sites[a.Node()][0].env, a, signal.MakeAddr(a.Node(), signal.BlockDictionary, 0), signal.NumNodeFailRep)
 		r.Node, r.Kind = clientNode, uint32(signal.PeerAPI)
 	})
@@ -390,20 +441,23 @@ func (l *load) work() {
 	}
 	l.rest()
 	l.counters = map[uint32]uint32{}
-	for range 60 {
-		if l.failing == 0 {
+	for i := range 60 {
+		if len(l.failing) == 0 {
 			l.begin()
+		}
+		if l.shape.kills > 0 && i > 10 {
+			l.fail()
 		}
 		for range l.rng.IntN(30) {
 			l.step()
 		}
 		switch l.rng.IntN(40) {
 		case 0:
-			if l.failing == 0 {
+			if len(l.failing) == 0 {
 				l.closeSession(uint16(1 + l.rng.IntN(4)))
 			}
 		case 1:
-			if l.failing == 0 && l.rng.IntN(2) == 0 {
+			if len(l.failing) == 0 && l.rng.IntN(2) == 0 {
 				l.failClient()
 			}
 		case 2:
@@ -414,6 +468,19 @@ func (l *load) work() {
 		}
 	}
 	l.rest()
+}
+
+// wholeOrNot checks the rows of a transaction that has some of its own.
+func (l *load) wholeOrNot(x *clientTx, rows map[uint32]uint32) {
+	in := 0
+	for _, k := range x.keys {
+		if _, ok := rows[k]; ok {
+			in++
+		}
+	}
+	if x.whole && (in != 0 && in != len(x.keys) || !x.unknown && x.committed != (in > 0)) {
+		l.t.Fatalf("seed %d: transaction %d of session %d has %d of its %d rows; committed %v, unknown %v", l.seed, x.num, x.session, in, len(x.keys), x.committed, x.unknown)
+	}
 }
 
 func (l *load) finish() {
@@ -436,17 +503,23 @@ func (l *load) finish() {
 		}
 	}
 	// Delete everything: no memory may be left.
+	for _, x := range l.txs {
+		l.wholeOrNot(x, rows)
+	}
 	for s := range uint16(4) {
 		l.closeSession(s + 1)
 	}
 	l.rest()
-	for _, k := range l.keys() {
-		if _, in := rows[k]; in {
-			x := l.newTx(1)
-			l.send(signal.NumWriteReq, l.primary(k), x, 0, l.seq(1), signal.OpDelete, 0, k, 0)
-			if l.rest(); !x.committed {
-				l.t.Fatalf("seed %d: row %d is not deleted", l.seed, k)
-			}
+	var keys []uint32
+	for k := range rows {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		x := l.newTx(1)
+		l.send(signal.NumWriteReq, l.primary(k), x, 0, l.seq(1), signal.OpDelete, 0, k, 0)
+		if l.rest(); !x.committed {
+			l.t.Fatalf("seed %d: row %d is not deleted", l.seed, k)
 		}
 	}
 	l.atRest()
@@ -455,6 +528,9 @@ func (l *load) finish() {
 	}
 	for f, c := range l.chains {
 		for _, a := range c {
+			if l.siteOf(a).dead {
+				continue
+			}
 			fr := l.siteOf(a).ldms[a.Instance()].Fragment(3, uint32(f))
 			if r, v, _ := fr.Pages(); r+v > 0 || fr.Rows() != 0 {
 				l.t.Fatalf("seed %d: fragment %d at %v is empty and has %d pages of rows, %d of variable parts, %d rows indexed", l.seed, f, a, r, v, fr.Rows())
