@@ -2,23 +2,11 @@ package coordinator_test
 
 import (
 	"slices"
-	"testing"
 
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/view"
 )
-
-// TestRandomFailures is TestRandomLoad while nodes are killed, two at once or one after the other too, and while primaries
-// move between nodes that live. What is on its way from a node that dies arrives up to some point, for each receiver
-// another. Besides what the random load expects:
-//
-//   - a transaction that writes rows of its own has written all of them or none, on every survivor, and all if and only if
-//     the client was told that it committed, or is told so when it asks,
-//   - every change of the view ends.
-func TestRandomFailures(t *testing.T) {
-	runLoads(t, []shape{{2, 2, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 1}, {4, 2, 2, 2, 1, 2}, {3, 3, 1, 1, 1, 2}, {3, 3, 2, 1, 2, 2}, {4, 4, 1, 1, 1, 3}, {6, 3, 1, 1, 1, 3}})
-}
 
 type viewStage uint8
 

@@ -25,7 +25,7 @@ func (b *Block) Invariants() {
 			switch {
 			case o.tx != i:
 				invariant.Failf("operation %d of transaction %d says it belongs to %d", oi, i, o.tx)
-			case o.bits&opDirect != 0 && (o.bits&opTouched != 0 || o.state < undoing || o.state == undoing && o.lastRef == 0):
+			case o.bits&opDirect != 0 && (o.bits&opTouched != 0 || o.state < done || (o.state == undoing || o.state == applying) && o.lastRef == 0):
 				invariant.Failf("operation %d in state %d has bits %x, %d direct answers to come", oi, o.state, o.bits, o.lastRef)
 			case o.state == running, o.state == waiting:
 				run++
