@@ -141,7 +141,7 @@ func (s *Server) notReady(p *peer, err error) {
 
 // serve says orders to a peer, and looks from time to time whether it still answers, until it does not.
 func (s *Server) serve(ctx context.Context, p *peer, c *mgmclient.Client, pause time.Duration) error {
-	for {
+	for look := false; ; {
 		s.mu.Lock()
 		var o *order
 		if len(p.orders) > 0 {
@@ -149,15 +149,17 @@ func (s *Server) serve(ctx context.Context, p *peer, c *mgmclient.Client, pause 
 			p.orders = p.orders[1:]
 		}
 		s.mu.Unlock()
-		if o == nil {
+		if o == nil && !look {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-p.kick:
-				continue
+			case <-p.kick: // there is an order, or a reason to look at once
 			case <-time.After(pause):
 			}
+			look = true
+			continue
 		}
+		look = false
 		limit, cancel := context.WithTimeout(ctx, patience*pause)
 		var err error
 		if o != nil {

@@ -189,8 +189,10 @@ func TestServersStopEachOther(t *testing.T) {
 	if err != nil || stopped.Disconnect {
 		t.Fatalf("%+v, %v", stopped, err)
 	}
+	if status, err := p.Servers[0].Connect().Status(mgmtest.Context(t)); err != nil || status.Node(50).Status != mgmclient.NoContact {
+		t.Fatalf("the answer came before the end: %+v, %v", status, err)
+	}
 	<-p.Servers[1].Ended
-	word(t, p.Servers[0], 50, mgmclient.NoContact)
 	if _, err := p.Servers[0].Connect().Stop(mgmtest.Context(t), []int{50}, mgmclient.StopOptions{}); err == nil || err.Error() != "Management server 50 is not connected" {
 		t.Fatal(err)
 	}

@@ -235,6 +235,7 @@ func (s *Server) end(ss *session, reason string) {
 		s.forgetPrepared(p.id)
 		if !s.ending {
 			s.expire(p)
+			p.wake() // it may be gone
 		}
 	}
 	s.mu.Unlock()

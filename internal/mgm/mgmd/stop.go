@@ -58,7 +58,7 @@ func (s *Server) stopNodes(ctx context.Context, _ *session, r *wire.Request) ans
 			return reply(wire.Begin(header).Field("result", why).Int("stopped", int64(count)).Int("disconnect", 0))
 		}
 	}
-	if why := s.stopServers(others); why != "" {
+	if why := s.stopServers(ctx, others); why != "" {
 		return reply(wire.Begin(header).Field("result", why).Int("stopped", int64(count)).Int("disconnect", 0))
 	}
 	a := reply(wire.Begin(header).Field("result", "Ok").Int("stopped", int64(count)).Bool("disconnect", own))
@@ -98,7 +98,7 @@ func (s *Server) stopAll(ctx context.Context, _ *session, r *wire.Request) answe
 		}
 	}
 	if mgm {
-		if why := s.stopServers(s.readyServers()); why != "" {
+		if why := s.stopServers(ctx, s.readyServers()); why != "" {
 			s.note(event.Warning, "%s", why)
 		}
 	}
@@ -128,8 +128,10 @@ func (s *Server) readyServers() (ids []uint8) {
 	return ids
 }
 
-// stopServers asks other management servers to stop, and says which did not hear it.
-func (s *Server) stopServers(ids []uint8) (why string) {
+// stopServers asks other management servers to stop, waits until they are gone, and says which did not hear it.
+func (s *Server) stopServers(ctx context.Context, ids []uint8) (why string) {
+	ctx, cancel := context.WithTimeout(ctx, s.limits.Stop)
+	defer cancel()
 	asked := map[uint8]chan error{}
 	s.mu.Lock()
 	for _, id := range ids {
@@ -140,11 +142,17 @@ func (s *Server) stopServers(ids []uint8) (why string) {
 		asked[id] = done
 	}
 	s.mu.Unlock()
+	var stopping []uint8
 	for _, id := range ids {
 		if err := <-asked[id]; err != nil {
 			why = fmt.Sprintf("Management server %d is not connected", id)
+			continue
 		}
+		stopping = append(stopping, id)
 	}
+	s.await(ctx, func() bool {
+		return !slices.ContainsFunc(stopping, func(id uint8) bool { p := s.peers[id]; return p != nil && p.ready })
+	})
 	return why
 }
 
