@@ -5,8 +5,11 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Time for each fuzz target: in `make test`, and in `make fuzz` (for example `make fuzz FUZZTIME=1h`).
 SMOKETIME ?= 15s
 FUZZTIME ?= 5m
+# Minutes of `make soak`, and what decides about its failures (0: the time).
+DURATION ?= 10
+SEED ?= 0
 
-.PHONY: build up test lint bench fuzz help clean
+.PHONY: build up test lint bench fuzz soak help clean
 
 build: ## bin/cohort, one static binary, and links to it under the names of NDB's tools
 	@mkdir -p bin
@@ -28,6 +31,9 @@ bench: build ## Go benchmarks of each layer, then whole runs of flexAsynch
 
 fuzz: ## every fuzz target for FUZZTIME each (make fuzz FUZZTIME=1h)
 	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)
+
+soak: ## DURATION minutes of failures of real processes, one every 5 s, under load (root; make soak DURATION=60)
+	CGO_ENABLED=0 $(GO) test -count=1 -v -run '^TestSoak$$' -timeout $$(($(DURATION) + 15))m ./internal/e2e/cluster -soak $(DURATION)m -soak.seed $(SEED)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 9

@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohortdb/cohort/internal/e2e"
+	"github.com/cohortdb/cohort/internal/mgm/mgmclient"
+)
+
+// starts counts how often a node has said that it is started.
+func (c *Cluster) starts(node int) int {
+	text, err := os.ReadFile(c.Run(node).log)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return strings.Count(string(text), ": Started (")
+}
+
+// awaitRestart waits until a node has started once more than before, and is started, in the process that it had.
+func (c *Cluster) awaitRestart(node, before int) {
+	c.t.Helper()
+	e2e.Eventually(c.t, fmt.Sprintf("node %d starts again by itself", node), func() bool {
+		if p := c.Run(node); p.Ended() {
+			c.t.Fatalf("node %d ended: %v\n%s", node, p.State(), p.tail(2000))
+		}
+		return c.starts(node) > before && c.Started(node)
+	})
+}
+
+func TestAKilledNodeComesBackUnderLoad(t *testing.T) {
+	c := Start(t, Options{})
+	b := c.NewBank(8)
+	for _, victim := range []int{2, 1, 2} {
+		b.Goes(100)
+		b.Gap()
+		over := c.Upset("node %d was killed", victim)
+		c.Kill(victim)
+		b.Goes(100)
+		t.Logf("node %d killed: longest gap %v", victim, b.Gap())
+		c.Launch(victim)
+		c.AwaitStarted()
+		over()
+	}
+	b.Goes(100)
+	b.Close()
+}
+
+func TestAHungNodeIsPutOutAndComesBackByItself(t *testing.T) {
+	c := Start(t, Options{})
+	b := c.NewBank(8)
+	for _, victim := range []int{2, 1} {
+		b.Goes(100)
+		b.Gap()
+		before := c.starts(victim)
+		over := c.Upset("node %d hung", victim)
+		c.Pause(victim)
+		b.Goes(100)
+		gap := b.Gap()
+		t.Logf("node %d hung: longest gap %v", victim, gap)
+		c.Resume(victim)
+		c.awaitRestart(victim, before)
+		over()
+	}
+	b.Goes(100)
+	b.Close()
+}
+
+// Two data nodes that do not reach each other: one of them goes on, the other ends and comes back when it can. A management
+// server dies at the same time, one after the other.
+func TestOfTwoNodesCutFromEachOtherOneGoesOn(t *testing.T) {
+	c := Start(t, Options{Servers: 2})
+	b := c.NewBank(8)
+	for round, server := range c.servers {
+		b.Goes(100)
+		b.Gap()
+		before := map[int]int{1: c.starts(1), 2: c.starts(2)}
+		over := c.Upset("nodes 1 and 2 were cut from each other")
+		if round == 0 {
+			c.Cut([]int{1}, []int{2}, true)
+		} else {
+			c.Block(1, 2, true) // one way only
+		}
+		c.Kill(server)
+		b.Goes(100)
+		t.Logf("cut: longest gap %v", b.Gap())
+		var out int
+		e2e.Eventually(t, "one of the nodes is out", func() bool {
+			s := c.Status()
+			out = 0
+			for _, n := range c.data {
+				if s != nil && s[n] != mgmclient.Started {
+					out += n
+				}
+			}
+			return out != 0
+		})
+		if out == 3 {
+			t.Fatal("both nodes are out")
+		}
+		b.Goes(100)
+		if c.starts(3-out) != before[3-out] {
+			t.Fatalf("node %d did not go on, nor did node %d", 3-out, out)
+		}
+		c.Cut([]int{1}, []int{2}, false)
+		c.awaitRestart(out, before[out])
+		c.Launch(server)
+		c.AwaitStarted()
+		over()
+	}
+	b.Goes(100)
+	b.Close()
+}
+
+func TestOneNodeOfEachGroupMayDieAtOnce(t *testing.T) {
+	c := Start(t, Options{DataNodes: 4, Servers: 2})
+	b := c.NewBank(8)
+	for _, victims := range [][]int{{2, 3}, {1, 4, 49}} {
+		b.Goes(100)
+		b.Gap()
+		over := c.Upset("nodes %v were killed", victims)
+		for _, v := range victims {
+			c.Kill(v)
+		}
+		b.Goes(100)
+		t.Logf("nodes %v killed: longest gap %v", victims, b.Gap())
+		for _, v := range victims {
+			c.Launch(v)
+		}
+		c.AwaitStarted()
+		over()
+	}
+	b.Goes(100)
+	b.Close()
+}
+
+// A restart that an operator asks for costs clients at most a temporary error, and no time.
+func TestAPlannedRestartHasNoGap(t *testing.T) {
+	c := Start(t, Options{})
+	b := c.NewBank(8)
+	for _, node := range []int{2, 1} {
+		b.Goes(500)
+		t.Logf("before: longest gap %v", b.Gap())
+		before := c.starts(node)
+		over := c.Upset("node %d was restarted", node)
+		c.Management("restart", func(ctx context.Context, m *mgmclient.Client) error {
+			_, err := m.Restart(ctx, []int{node}, mgmclient.StopOptions{})
+			return err
+		})
+		c.awaitRestart(node, before)
+		over()
+		gap := b.Gap()
+		t.Logf("node %d restarted: longest gap %v", node, gap)
+		if gap > time.Second {
+			t.Errorf("nothing was done for %v", gap)
+		}
+	}
+	b.Goes(100)
+	b.Close()
+}
+
+// Logs that cannot be written keep no node from working, nor from starting.
+func TestAFullDiskEndsNoNode(t *testing.T) {
+	c := Start(t, Options{Disk: 1 << 20, Servers: 1})
+	b := c.NewBank(4)
+	for _, n := range c.data {
+		f, err := os.Create(filepath.Join(c.Dir(n), "filler"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for chunk := make([]byte, 4096); err == nil; {
+			_, err = f.Write(chunk)
+		}
+		f.Close()
+	}
+	over := c.Upset("node 2 was killed")
+	c.Kill(2)
+	b.Goes(200)
+	c.Launch(2)
+	c.AwaitStarted()
+	over()
+	b.Goes(200)
+	b.Close()
+}
+
+// A slow network is no failure.
+func TestPacketsThatComeLateAreNoFailure(t *testing.T) {
+	c := Start(t, Options{Network: Proxies})
+	b := c.NewBank(8)
+	for _, d := range []time.Duration{10 * time.Millisecond, 0, 50 * time.Millisecond, 0} {
+		c.Delay(1, 2, d)
+		c.Delay(2, 1, d)
+		b.Goes(50)
+	}
+	if !c.Started() {
+		t.Error("a node was put out")
+	}
+	b.Close()
+}

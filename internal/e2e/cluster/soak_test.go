@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"flag"
+	"fmt"
+	"math/rand"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	soakTime = flag.Duration("soak", 15*time.Second, "how long the soak lasts")
+	soakSeed = flag.Int64("soak.seed", 0, "what decides about failures; 0: the time")
+	soakGap  = flag.Duration("soak.every", 5*time.Second, "time from one failure to the next")
+)
+
+// soak is a cluster on which somebody inflicts one failure after the other.
+type soak struct {
+	*Cluster
+	bank   *Bank
+	random *rand.Rand
+	count  map[string]int
+	worst  map[string]time.Duration // longest gap
+	back   map[string]time.Duration // longest time until all was well again
+	memory map[int][]int64          // resident bytes of each node, after each failure; of the test itself at 0
+}
+
+// TestSoak lets a bank work while nodes are killed, hang and are cut off, until time is up. Each failure is one that the
+// cluster must survive, and the next one comes when all nodes are back.
+func TestSoak(t *testing.T) {
+	kind := Any
+	if *soakTime >= time.Minute {
+		kind = Namespaces // the long form is not to be had without
+	}
+	seed := *soakSeed
+	if seed == 0 {
+		seed = time.Now().UnixNano()
+	}
+	t.Logf("-soak.seed=%d", seed)
+	s := &soak{Cluster: Start(t, Options{DataNodes: 4, Servers: 2, Network: kind}), random: rand.New(rand.NewSource(seed)), count: map[string]int{},
+		worst: map[string]time.Duration{}, back: map[string]time.Duration{}, memory: map[int][]int64{}}
+	s.bank = s.NewBank(8)
+	s.bank.Goes(1000)
+	t.Logf("without failures: longest gap %v", s.bank.Gap())
+	next := time.NewTicker(*soakGap)
+	defer next.Stop()
+	for end := time.Now().Add(*soakTime); time.Now().Before(end); <-next.C {
+		s.fail()
+		s.measure()
+		if w := s.bank.Wrong(); len(w) > 0 {
+			break // Close says what
+		}
+	}
+	for _, what := range slices.Sorted(mapKeys(s.count)) {
+		t.Logf("%-28s %4d times, longest gap %6v, all well again after %6v at most", what, s.count[what],
+			s.worst[what].Round(time.Millisecond), s.back[what].Round(time.Millisecond))
+	}
+	s.bank.Close()
+	s.judgeMemory()
+}
+
+func mapKeys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// pick chooses one.
+func (s *soak) pick(some []int) int { return some[s.random.Intn(len(some))] }
+
+// fail inflicts one failure and waits until all is well again.
+func (s *soak) fail() {
+	s.t.Helper()
+	victim := s.pick(s.data)
+	before := s.starts(victim)
+	s.bank.Gap()
+	began := time.Now()
+	var what string
+	var mend func()
+	relaunch := func(nodes ...int) func() {
+		return func() {
+			for _, n := range nodes {
+				s.Launch(n)
+			}
+			s.AwaitStarted()
+		}
+	}
+	do := func(name string, f func()) {
+		what = name
+		over := s.Upset("%s (node %d)", name, victim)
+		defer func() {
+			mended := mend
+			mend = func() { mended(); over() }
+		}()
+		f()
+	}
+	switch k := s.random.Intn(100); {
+	case k < 50:
+		do("killed", func() {
+			s.Kill(victim)
+			mend = relaunch(victim)
+		})
+	case k < 60:
+		other := (victim+1)%len(s.data) + 1 // of the other group
+		do("one of each group killed", func() {
+			s.Kill(victim)
+			s.Kill(other)
+			mend = relaunch(victim, other)
+		})
+	case k < 70:
+		server := s.pick(s.servers)
+		do("killed, with a server", func() {
+			s.Kill(server)
+			s.Kill(victim)
+			mend = relaunch(server, victim)
+		})
+	case k < 85:
+		do("hung", func() {
+			s.Pause(victim)
+			mend = func() {
+				s.Resume(victim)
+				s.awaitRestart(victim, before)
+			}
+		})
+	default:
+		others := slices.DeleteFunc(slices.Clone(s.data), func(n int) bool { return n == victim })
+		do("cut off", func() {
+			s.Cut([]int{victim}, others, true)
+			mend = func() {
+				s.Cut([]int{victim}, others, false)
+				s.awaitRestart(victim, before)
+			}
+		})
+	}
+	s.bank.Goes(200)
+	s.worst[what] = max(s.worst[what], s.bank.Gap())
+	mend()
+	s.count[what]++
+	s.back[what] = max(s.back[what], time.Since(began))
+	s.bank.Goes(200)
+	s.t.Logf("%s node %d %s: well again after %v", began.Format("15:04:05.000"), victim, what, time.Since(began).Round(time.Millisecond))
+}
+
+// measure notes how much memory everybody has.
+func (s *soak) measure() {
+	for n, p := range s.runs {
+		s.memory[n] = append(s.memory[n], p.Memory())
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	s.memory[0] = append(s.memory[0], int64(m.HeapAlloc))
+}
+
+// judgeMemory compares the last third with the first: what a process keeps must not grow.
+func (s *soak) judgeMemory() {
+	s.t.Helper()
+	var report []string
+	for _, n := range append([]int{0}, slices.Concat(s.data, s.servers)...) {
+		all := s.memory[n]
+		k := len(all) / 3
+		if k == 0 {
+			continue
+		}
+		first, last := slices.Max(all[:k]), slices.Max(all[len(all)-k:])
+		report = append(report, fmt.Sprintf("%d: %d MB, %d MB", n, first>>20, last>>20))
+		if len(all) >= 12 && last > first+first/4+16<<20 {
+			s.t.Errorf("the memory of node %d (0: the clients) grows from %d MB to %d MB", n, first>>20, last>>20)
+		}
+	}
+	s.t.Logf("memory by node (0: the clients), first and last third: %s", strings.Join(report, "; "))
+}
