@@ -9,14 +9,24 @@
 // A table is told to clients at its commit, and by then every coordinator and ldm of the cluster knows it, so that a
 // client may use it through any node as soon as it hears of it.
 //
+// Failures (view.go): a lost member is not waited for. A new president asks all others what they know of what was under
+// way, and finishes it: a create that was committed anywhere is committed everywhere, any other is undone; a drop that
+// has begun is finished. Then it takes requests again: each node answers those that it had passed on to the lost president
+// if it knows what became of them, and sends it the rest, of which nothing has happened. A client notices nothing but
+// the time. A drop gives no rows up before the end of a takeover, which may still need the fragments.
+//
+// Joining (join.go): the president tells a node that joins every table, while no schema transaction runs; from then on the
+// node takes part in them. If either is lost in between, the node forgets what it was told and begins again.
+//
 // Bounds: MaxTables tables and MaxAttributes columns; queueMax requests that wait at the president and as many that were
 // passed on to it (701 beyond that); windowMax requests under way to the own ldms. A client that vanishes
 // leaves its request behind; it is carried out, and nobody is told.
 //
 // Invariants (checked by Invariants): a name belongs to at most one table that is ready; at most one schema transaction
-// is under way; ids are given lowest first, and a version is never 0 and never the one before it.
+// is under way; ids are given lowest first, and a version is never 0 and never the one before it; the numbers of schema
+// transactions grow, across presidents too.
 //
-// Read next: president.go, local.go, requests.go.
+// Read next: president.go, local.go, requests.go, view.go, join.go.
 package dictionary
 
 import (
@@ -30,14 +40,14 @@ import (
 
 // Codes of NDB's that the dictionary gives.
 const (
-	codeDropping     = 283  // the table is being dropped
-	codeBusy         = 701  // too many schema operations wait
-	codeTables       = 707  // MaxNoOfTables
-	codeAttributes   = 708  // MaxNoOfAttributes
-	codeStarting     = 711  // the cluster is not started
-	codeExists       = 721  // there is a table of that name
-	codeNoTable      = 723  // there is none
-	codeNodeFailure  = 786  // a node was lost during a schema transaction
+	codeDropping     = 283 // the table is being dropped
+	codeBusy         = 701 // too many schema operations wait
+	codeTables       = 707 // MaxNoOfTables
+	codeAttributes   = 708 // MaxNoOfAttributes
+	codeStarting     = 711 // the cluster is not started
+	codeExists       = 721 // there is a table of that name
+	codeNoTable      = 723 // there is none
+	codeNodeFailure  = signal.CodeNodeFailure
 	codeBadStructure = 4005 // a client that breaks the protocol
 )
 
@@ -98,17 +108,32 @@ type Block struct {
 	attributes int               // columns of all tables
 
 	view    view.View // who is in the cluster; nobody before the start
-	stopped bool      // a data node was lost: nothing more is carried out
+	part    uint32    // PartNone until the own node has been told all tables, PartFull then
+	settled bool      // nothing is left of what a lost president had begun: the present one takes requests
+	over    takeover
 
 	lead     leader    // the president's part
 	local    local     // this node's part in the schema transaction
-	forwards []request // that were passed on to the president
-	forget   bool      // an attempt to start was given up: every table goes
-	phase    signal.PhaseReq
+	forwards []request // that wait for the president
+	forget   forgetting
+	phase    signal.PhaseReq // phase 0 or 4, while its answer is owed
+	joining  bool            // phase 4: the president tells this node all tables
 
 	// Stale counts signals that came too late to matter.
 	Stale uint64
 }
+
+// forgetting is why every table of the node goes.
+type forgetting uint8
+
+const (
+	// keeps: it does not.
+	keeps forgetting = iota
+	// forgetsAttempt: an attempt to start was given up.
+	forgetsAttempt
+	// forgetsTold: the president was lost while it told this node its tables.
+	forgetsTold
+)
 
 // New makes the block.
 func New(env *kernel.Env, cfg Config) *Block {
@@ -144,10 +169,22 @@ func (b *Block) Deliver(h *signal.Head) {
 	case signal.NumTableOpenConf, signal.NumTableCloseConf:
 		r := signal.As[signal.TableConf](h)
 		b.onJobDone(r.Ref, r.Code, h.Num)
+	case signal.NumSchemaStateReq:
+		b.onSchemaStateReq(signal.As[signal.SchemaStateReq](h))
+	case signal.NumSchemaStateConf:
+		b.onSchemaStateConf(signal.As[signal.SchemaStateConf](h))
+	case signal.NumSchemaGoOrd:
+		b.onSchemaGoOrd(signal.As[signal.SchemaGoOrd](h))
+	case signal.NumSchemaJoinReq:
+		b.onSchemaJoinReq(signal.As[signal.SchemaJoinReq](h))
+	case signal.NumSchemaJoinConf:
+		b.onSchemaJoinConf(signal.As[signal.SchemaJoinConf](h))
 	case signal.NumViewPrepareReq:
-		b.viewConf(signal.As[signal.ViewReq](h), signal.NumViewPrepareConf)
+		b.onViewPrepareReq(signal.As[signal.ViewReq](h))
 	case signal.NumViewCommitReq:
 		b.onViewCommitReq(signal.As[signal.ViewReq](h))
+	case signal.NumTakeoverRep:
+		b.onTakeoverRep(signal.As[signal.TakeoverRep](h))
 	case signal.NumPhaseReq:
 		b.onPhaseReq(signal.As[signal.PhaseReq](h))
 	case signal.NumNodeFailRep:
@@ -162,52 +199,49 @@ func (b *Block) isPresident() bool { return b.view.President == b.env.Node() }
 // begun tells whether the own node has agreed with others who is in the cluster.
 func (b *Block) begun() bool { return len(b.view.Members) > 0 }
 
-// running tells whether the cluster can change its tables.
-func (b *Block) running() bool { return b.begun() && !b.stopped && !b.forget }
+// running tells whether the own node knows all tables and may take requests to change them.
+func (b *Block) running() bool { return b.part == signal.PartFull && b.forget == keeps }
 
-// onViewCommitReq takes who is in the cluster.
-func (b *Block) onViewCommitReq(r *signal.ViewReq) {
-	b.view.Take(r.View, r.President, r.Members())
-	b.viewConf(r, signal.NumViewCommitConf)
-}
-
-func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
-	to, number, attempt := r.From, r.View, r.Attempt
-	c := kernel.Send[signal.ViewConf](b.env, to, b.self, num)
-	c.View, c.Attempt = number, attempt
-}
-
-// onPhaseReq runs a start phase: in 4 the tables are ready (there are none: nothing was kept from an earlier run); in 0
-// an attempt to start is forgotten, with tables that a node may have made that was started a moment before the others.
+// onPhaseReq runs a start phase: in 4 the tables are ready (at a start of the cluster there are none, for nothing was kept
+// from an earlier run; a node that joins is told them by the president); in 0 an attempt to start is forgotten, with
+// tables that a node may have made that was started a moment before the others.
 func (b *Block) onPhaseReq(r *signal.PhaseReq) {
 	switch r.Phase {
 	case 0:
 		b.view.Clear()
-		b.forget, b.phase = true, *r
+		b.forget, b.phase = forgetsAttempt, *r
+		b.part, b.settled, b.joining = signal.PartNone, false, false
+		b.over = takeover{}
 		b.lead = leader{next: b.lead.next}
 		clear(b.forwards)
 		b.forgetTables()
 	case 4:
 		invariant.That(b.begun(), "members are agreed before phase 4")
-		b.phaseConf(r)
+		b.phase = *r
+		if b.part == signal.PartFull {
+			b.phaseConf(0)
+			return
+		}
+		if !b.joining {
+			b.joining = true
+			b.askTables()
+		}
 	default:
 		invariant.Failf("the dictionary has nothing to do in phase %d", r.Phase)
 	}
 }
 
-func (b *Block) phaseConf(r *signal.PhaseReq) {
+// phaseConf answers the phase.
+func (b *Block) phaseConf(code uint32) {
 	c := kernel.Send[signal.PhaseConf](b.env, signal.MakeAddr(b.env.Node(), signal.BlockMembership, 0), b.self, signal.NumPhaseConf)
-	c.President, c.Attempt, c.Phase, c.Code = r.President, r.Attempt, r.Phase, 0
+	c.President, c.Attempt, c.Phase, c.Code = b.phase.President, b.phase.Attempt, b.phase.Phase, code
 }
 
-// onNodeFailRep hears that a node is gone: nobody waits for a lost client's answers any more; a lost data node ends
-// all schema transactions, for the cluster stops.
+// onNodeFailRep hears that a client is gone: nobody waits for its answers any more. What a lost data node means is said
+// by a change of the view.
 func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
 	n := uint8(r.Node)
-	if signal.Peer(r.Kind) == signal.PeerData {
-		b.stopped = true
-		b.failAll(codeNodeFailure)
-	} else {
+	if signal.Peer(r.Kind) != signal.PeerData {
 		b.orphan(n)
 	}
 	c := kernel.Send[signal.NodeFailConf](b.env, r.From, b.self, signal.NumNodeFailConf)
@@ -250,6 +284,9 @@ func (b *Block) Invariants() {
 		if t.state != free && t.version == 0 {
 			invariant.Failf("table %d has version 0", i)
 		}
+	}
+	if b.part == signal.PartFull && !b.begun() {
+		invariant.Failf("a node that is in no cluster takes part")
 	}
 	if named != len(b.names) || columns != b.attributes {
 		invariant.Failf("%d names of %d tables, %d columns counted as %d", len(b.names), named, columns, b.attributes)

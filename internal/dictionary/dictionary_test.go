@@ -338,36 +338,6 @@ func TestListing(t *testing.T) {
 	}
 }
 
-func TestALostDataNodeEndsSchemaTransactions(t *testing.T) {
-	for seed := uint64(1); seed <= 20; seed++ {
-		for steps := 5; steps < 60; steps += 6 {
-			r := newRig(t, seed, 3).start()
-			r.client(51)
-			r.create(51, 1, 1, definition("a", 2))
-			r.create(51, 2, 2, definition("b", 2))
-			for range steps {
-				r.net.Step(r.net.Now())
-			}
-			r.net.Kill(3)
-			for _, id := range []uint8{1, 2} {
-				f := kernel.Send[signal.NodeFailRep](r.net.Nodes[id].Env, signal.MakeAddr(id, signal.BlockDictionary, 0), signal.MakeAddr(id, signal.BlockMembership, 0), signal.NumNodeFailRep)
-				f.Node, f.Kind = 3, uint32(signal.PeerData)
-			}
-			r.net.Run(ms)
-			got := map[uint32]bool{}
-			for _, a := range r.answers {
-				if a.code != 0 && a.code != codeNodeFailure && a.code != codeStarting || got[a.ref] {
-					t.Fatalf("%+v", a)
-				}
-				got[a.ref] = true
-			}
-			if !got[1] || !got[2] {
-				t.Fatalf("seed %d steps %d: clients wait for ever: %v", seed, steps, got)
-			}
-		}
-	}
-}
-
 // A node that was not started yet forgets what a started one made it do, at any moment of it.
 func TestForgettingAnAttempt(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {

@@ -8,13 +8,15 @@ package dictionary
 //	prepare of a drop:    clients are not told of it any more; TableCloseReq to each coordinator and ldm
 //	commit of a drop:     FragDropReq for each fragment replica here
 //
-// | signal                | resting            | a list is being worked through |
-// | SchemaPrepareReq      | begin              | never                          |
-// | SchemaCommitReq       | commit, or begin   | never                          |
-// | SchemaAbortReq        | begin              | never                          |
-// | answer of ldm or tc   | never              | next job                       |
+// | signal                | resting                        | a list is being worked through |
+// | SchemaPrepareReq      | begin, or answer               | never                          |
+// | SchemaCommitReq       | commit, or begin, or answer    | never                          |
+// | SchemaAbortReq        | begin, or answer               | never                          |
+// | SchemaStateReq        | answer                         | answer at its end              |
+// | answer of ldm or tc   | never                          | next job                       |
 //
-// A request of a node that is not the president of the present attempt to start is stale in every state.
+// What is only answered was done for a president that was lost, or never heard of. A request of a node that is not the
+// president is stale in every state.
 
 import (
 	"unsafe"
@@ -58,9 +60,36 @@ type local struct {
 	code  uint32
 	after list   // what follows: giving after closing, when a create is undone
 	conf  uint16 // the answer to the president; 0 = none, the table is being forgotten
-	ref   uint32 // of the schema transaction
-	kind  uint32 // of the schema transaction
+	tx    schemaTx
 }
+
+// schemaTx is the newest schema transaction that this node has heard of.
+type schemaTx struct {
+	ref      uint32
+	kind     uint32
+	table    uint32
+	version  uint32
+	step     uint32 // one of signal's Schema constants: what has ended here
+	alone    bool   // it only told this node what it had missed
+	asker    signal.Addr
+	askerRef uint32
+	name     string // of the table, when it is known
+}
+
+// stepOf is the step that a request asks for.
+func stepOf(num uint16) uint32 {
+	switch num {
+	case signal.NumSchemaPrepareReq:
+		return signal.SchemaPrepared
+	case signal.NumSchemaCommitReq:
+		return signal.SchemaCommitted
+	}
+	return signal.SchemaAborted
+}
+
+// stepAnswer is the answer to each step.
+var stepAnswer = [...]uint16{signal.SchemaPrepared: signal.NumSchemaPrepareConf, signal.SchemaCommitted: signal.NumSchemaCommitConf,
+	signal.SchemaAborted: signal.NumSchemaAbortConf}
 
 func (b *Block) onSchemaReq(r *signal.SchemaReq) {
 	if !b.begun() || r.From.Node() != b.view.President {
@@ -68,28 +97,46 @@ func (b *Block) onSchemaReq(r *signal.SchemaReq) {
 		return
 	}
 	l := &b.local
-	if l.doing != resting || int(r.Table) >= len(b.tables) {
+	if l.doing != resting || b.part == signal.PartNone && r.Alone == 0 {
 		invariant.Failf("%s while %d jobs are under way", signal.Format(&r.Head), l.owed)
 	}
+	x := &l.tx
+	invariant.That(r.Ref >= x.ref, "the numbers of schema transactions grow")
+	step := stepOf(r.Num)
+	*x = schemaTx{ref: r.Ref, kind: r.Kind, table: r.Table, version: r.Version, step: step, alone: r.Alone == 1, asker: r.Asker, askerRef: r.AskerRef}
+	if int(r.Table) >= len(b.tables) { // of a president that may have more of them
+		b.schemaConf(stepAnswer[step], codeTables)
+		return
+	}
 	t := &b.tables[r.Table]
-	l.ref, l.kind = r.Ref, r.Kind
+	x.name = t.name
+	mine := t.state != free && t.version == r.Version
 	switch {
-	case r.Num == signal.NumSchemaPrepareReq && r.Kind == signal.SchemaCreate:
+	case r.Kind == signal.SchemaCreate && step == signal.SchemaPrepared:
 		b.prepareCreate(t, r)
-	case r.Num == signal.NumSchemaCommitReq && r.Kind == signal.SchemaCreate:
-		invariant.That(t.state == preparing, "what was prepared is committed")
-		t.state = ready
-		b.names[t.name] = r.Table
-		l.jobs, l.next = l.jobs[:0], 0
+	case r.Kind == signal.SchemaCreate && step == signal.SchemaCommitted:
+		if invariant.That(mine && t.state != dropping, "what was prepared is committed"); t.state == preparing {
+			t.state = ready
+			b.names[t.name] = r.Table
+			l.jobs, l.next = l.jobs[:0], 0
+			b.outcome(0)
+		}
 		b.schemaConf(signal.NumSchemaCommitConf, 0)
-	case r.Num == signal.NumSchemaAbortReq:
-		invariant.That(t.state == preparing, "what was prepared is undone")
+	case step == signal.SchemaAborted && mine && t.state == preparing:
+		l.code = r.Code
 		b.undo(signal.NumSchemaAbortConf)
-	case r.Num == signal.NumSchemaPrepareReq:
-		invariant.That(t.state == ready && t.version == r.Version, "what is dropped is there")
+	case step == signal.SchemaAborted:
+		b.outcome(r.Code)
+		b.schemaConf(signal.NumSchemaAbortConf, 0)
+	case !mine: // it was dropped for a lost president, or before this node joined
+		invariant.That(t.version == r.Version, "what is dropped was there")
+		b.schemaConf(stepAnswer[step], 0)
+	case step == signal.SchemaPrepared && t.state == ready:
 		t.state = dropping
 		b.listJobs(r.Table)
 		b.start(closing, resting, signal.NumSchemaPrepareConf)
+	case step == signal.SchemaPrepared:
+		b.schemaConf(signal.NumSchemaPrepareConf, 0)
 	default:
 		invariant.That(t.state == dropping, "what was closed is given up")
 		b.start(giving, resting, signal.NumSchemaCommitConf)
@@ -98,7 +145,20 @@ func (b *Block) onSchemaReq(r *signal.SchemaReq) {
 
 func (b *Block) schemaConf(num uint16, code uint32) {
 	c := kernel.Send[signal.SchemaConf](b.env, signal.MakeAddr(b.view.President, signal.BlockDictionary, 0), b.self, num)
-	c.Ref, c.Code = b.local.ref, code
+	c.Ref, c.Code = b.local.tx.ref, code
+}
+
+// outcome notes what has become of the transaction for the request that this node had passed on, in case the president
+// is lost before it says so. Nothing is noted of a create that was undone because a president was lost: the request goes
+// to the new one.
+func (b *Block) outcome(code uint32) {
+	x := &b.local.tx
+	if x.asker.Node() != b.env.Node() || code == codeNodeFailure || int(x.askerRef) >= len(b.forwards) {
+		return
+	}
+	if f := &b.forwards[x.askerRef]; f.busy && f.sent {
+		f.known, f.code, f.table, f.version = true, code, x.table, x.version
+	}
 }
 
 // prepareCreate takes a table's definition and makes its fragments.
@@ -110,6 +170,7 @@ func (b *Block) prepareCreate(t *table, r *signal.SchemaReq) {
 	}
 	*t = table{state: preparing, version: r.Version, name: def.Database + "/" + def.Name, columns: len(def.Columns), logging: def.Logging,
 		def: append([]byte(nil), r.Def()...), buckets: append([]uint16(nil), r.Map()...), homes: append([]signal.Addr(nil), r.Chains()...)}
+	b.local.tx.name = t.name
 	b.attributes += t.columns
 	b.listJobs(r.Table)
 	b.start(creating, resting, signal.NumSchemaPrepareConf)
@@ -239,15 +300,23 @@ func (b *Block) listDone() {
 		*t = table{version: t.version}
 		l.jobs, l.next = l.jobs[:0], 0
 	}
-	if b.forget {
+	if b.forget != keeps {
 		b.forgetTables()
 		return
 	}
-	b.schemaConf(l.conf, l.code)
+	code := l.code
 	l.code = 0
+	if was == giving {
+		b.outcome(code)
+	}
+	if l.conf != signal.NumSchemaPrepareConf { // the code of an abort says why to us, not to the president
+		code = 0
+	}
+	b.schemaConf(l.conf, code)
+	b.answerAsker()
 }
 
-// forgetTables gives up every table, one after the other, and then confirms that the attempt to start is forgotten.
+// forgetTables gives up every table, one after the other.
 func (b *Block) forgetTables() {
 	l := &b.local
 	if l.doing != resting {
@@ -264,8 +333,14 @@ func (b *Block) forgetTables() {
 			return
 		}
 	}
-	b.forget, l.code = false, 0
-	b.phaseConf(&b.phase)
+	why := b.forget
+	b.forget, l.code = keeps, 0
+	if why == forgetsAttempt {
+		b.phaseConf(0)
+		return
+	}
+	b.answerAsker()
+	b.askTables()
 }
 
 func (l *local) invariants() {

@@ -9,13 +9,15 @@ package dictionary
 //	         --SchemaPrepareReq--> all (coordinators close the table) --SchemaPrepareConf-->
 //	         --SchemaCommitReq--> all (ldms give it up) --SchemaCommitConf--> ; answer
 //
-// | signal            | idle  | placing | preparing | committing | aborting |
-// | PlaceConf         | never | go on   | never     | never      | never    |
-// | SchemaPrepareConf | stale | stale   | count     | never      | never    |
-// | SchemaCommitConf  | stale | never   | never     | count      | never    |
-// | SchemaAbortConf   | stale | never   | never     | never      | count    |
+// | signal            | idle  | asking | placing | preparing | committing | aborting |
+// | PlaceConf         | never | never  | go on   | never     | never      | never    |
+// | SchemaStateConf   | stale | count  | stale   | stale     | stale      | stale    |
+// | SchemaPrepareConf | stale | stale  | stale   | count     | never      | never    |
+// | SchemaCommitConf  | stale | stale  | never   | never     | count      | never    |
+// | SchemaAbortConf   | stale | stale  | never   | never     | never      | count    |
 //
-// Stale is what belongs to a transaction that was given up with an attempt to start; it has an older number.
+// Stale is what belongs to a transaction that was given up with an attempt to start, or that a lost president led; it has
+// an older number, or nobody waits for it.
 
 import (
 	"unsafe"
@@ -41,23 +43,38 @@ const (
 	committingAll
 	// abortingAll: one could not prepare; all were asked to undo.
 	abortingAll
+	// asking: a new president has asked the members what they know (view.go).
+	asking
 )
 
 // stepConf is the answer that each step awaits.
-var stepConf = [...]uint16{preparingAll: signal.NumSchemaPrepareConf, committingAll: signal.NumSchemaCommitConf, abortingAll: signal.NumSchemaAbortConf}
+var stepConf = [...]uint16{preparingAll: signal.NumSchemaPrepareConf, committingAll: signal.NumSchemaCommitConf, abortingAll: signal.NumSchemaAbortConf,
+	asking: 0}
 
 // leader is the president's part.
 type leader struct {
-	state   step
-	queue   []request
-	now     request // whose turn it is
-	next    uint32  // number of the newest schema transaction
-	table   uint32
-	version uint32
-	kind    uint32
-	waiting signal.NodeSet // members whose answer is missing
-	code    uint32         // first refusal of a member
-	def     *schema.Table  // of a create
+	state    step
+	queue    []request
+	now      request // whose turn it is
+	next     uint32  // number of the newest schema transaction
+	ref      uint32  // number of the one under way
+	table    uint32
+	version  uint32
+	kind     uint32
+	asker    signal.Addr // who has passed the request on
+	askerRef uint32
+	parts    signal.NodeSet // members that take part
+	waiting  signal.NodeSet // members whose answer is missing
+	code     uint32         // first refusal of a member
+	name     string         // of the table
+	def      *schema.Table  // of a create
+
+	newcomers signal.NodeSet // who waits to be told all tables
+	alone     uint8          // who is being told them; 0 = nobody
+
+	asked    uint32 // view in which the members were asked
+	found    found  // what they answered
+	resuming bool   // the transaction is one that a lost president had begun
 }
 
 // enqueue takes a request; it is carried out when those before it are.
@@ -67,14 +84,20 @@ func (b *Block) enqueue(q request) {
 		b.ref(q.from, q.ref, codeBusy)
 		return
 	}
-	l.queue = append(l.queue, q)
+	l.queue = append(l.queue, request{from: q.from, ref: q.ref, create: q.create, body: q.body})
 	b.takeNext()
 }
 
-// takeNext begins with the next request if nothing is under way. One that is refused at once makes room for the next.
+// takeNext begins with the next request if nothing is under way. One that is refused at once makes room for the next. A
+// node that joins comes before all of them.
 func (b *Block) takeNext() {
 	l := &b.lead
-	for l.state == idle && len(l.queue) > 0 {
+	for b.settled && l.state == idle && (len(l.queue) > 0 || !l.newcomers.Empty()) {
+		if n := l.newcomers.Next(0); n != 0 {
+			l.newcomers.Remove(n)
+			b.beginTelling(n)
+			continue
+		}
 		l.now = l.queue[0]
 		copy(l.queue, l.queue[1:])
 		l.queue[len(l.queue)-1] = request{}
@@ -116,18 +139,17 @@ func (b *Block) beginCreate() uint32 {
 		return codeTables
 	}
 	def.ID, def.Version = uint32(id), b.tables[id].version%0xffff+1
-	l.table, l.version, l.kind, l.def = def.ID, def.Version, signal.SchemaCreate, def
-	l.state, l.code = placing, 0
-	l.next++
+	l.def = def
+	b.beginTx(placing, signal.SchemaCreate, def.ID, def.Version, def.Database+"/"+def.Name)
 	p := kernel.Send[signal.PlaceReq](b.env, signal.MakeAddr(b.env.Node(), signal.BlockDistribution, 0), b.self, signal.NumPlaceReq)
-	p.Ref, p.Table, p.Fragments = l.next, def.ID, def.Fragments
+	p.Ref, p.Table, p.Fragments = l.ref, def.ID, def.Fragments
 	return 0
 }
 
 // onPlaceConf has the table's place, and lets all members prepare it.
 func (b *Block) onPlaceConf(r *signal.PlaceConf) {
 	l := &b.lead
-	if l.state != placing || r.Ref != l.next {
+	if l.state != placing || r.Ref != l.ref {
 		b.Stale++
 		return
 	}
@@ -159,21 +181,38 @@ func (b *Block) beginDrop() uint32 {
 		return codeNoTable
 	}
 	invariant.That(t.state == ready, "a table with a name is ready while no schema transaction is under way")
-	l.table, l.version, l.kind, l.def = id, t.version, signal.SchemaDrop, nil
-	l.state, l.code = preparingAll, 0
-	l.next++
+	b.beginTx(preparingAll, signal.SchemaDrop, id, t.version, t.name)
 	b.toMembers(signal.NumSchemaPrepareReq, signal.SchemaReqSize(0, 0, 0), nil)
 	return 0
 }
 
-// toMembers sends a step to every member; fill writes what only a prepare of a create has.
+// beginTx begins a schema transaction for the request whose turn it is.
+func (b *Block) beginTx(state step, kind, table, version uint32, name string) {
+	l := &b.lead
+	l.next++
+	l.ref = l.next
+	l.state, l.kind, l.table, l.version, l.name, l.code = state, kind, table, version, name, 0
+	l.asker, l.askerRef = 0, 0
+	if l.now.from.Block() == signal.BlockDictionary {
+		l.asker, l.askerRef = l.now.from, l.now.ref
+	}
+}
+
+// toMembers sends a step to every member that takes part, or to the one that is told what it has missed; fill writes what
+// only a prepare of a create has.
 func (b *Block) toMembers(num uint16, size uint32, fill func(*signal.SchemaReq)) {
 	l := &b.lead
-	l.waiting = b.view.Set()
+	l.waiting = l.parts
+	alone := uint32(0)
+	if l.alone != 0 {
+		l.waiting, alone = signal.NodeSet{}, 1
+		l.waiting.Add(l.alone)
+	}
 	for n := l.waiting.Next(0); n != 0; n = l.waiting.Next(n) {
 		q := (*signal.SchemaReq)(b.env.Put(signal.MakeAddr(n, signal.BlockDictionary, 0), b.self, num, size))
-		q.Ref, q.Kind, q.Table, q.Version = l.next, l.kind, l.table, l.version
-		q.Asker, q.AskerRef, q.Alone, q.Code, q.Fragments, q.Buckets, q.DefLen = 0, 0, 0, 0, 0, 0, 0
+		q.Ref, q.Kind, q.Table, q.Version = l.ref, l.kind, l.table, l.version
+		q.Asker, q.AskerRef, q.Alone, q.Code = l.asker, l.askerRef, alone, l.code
+		q.Fragments, q.Buckets, q.DefLen = 0, 0, 0
 		if fill != nil {
 			fill(q)
 		}
@@ -184,7 +223,7 @@ func (b *Block) toMembers(num uint16, size uint32, fill func(*signal.SchemaReq))
 func (b *Block) onSchemaConf(r *signal.SchemaConf) {
 	l := &b.lead
 	n := r.From.Node()
-	if r.Ref != l.next || !l.waiting.Has(n) {
+	if r.Ref != l.ref || !l.waiting.Has(n) || l.state == asking {
 		b.Stale++
 		return
 	}
@@ -195,18 +234,33 @@ func (b *Block) onSchemaConf(r *signal.SchemaConf) {
 	if r.Code != 0 && l.code == 0 {
 		l.code = r.Code
 	}
+	b.stepOver()
+}
+
+// stepOver goes on when nobody's answer is missing.
+func (b *Block) stepOver() {
+	l := &b.lead
 	if !l.waiting.Empty() {
 		return
 	}
 	size := signal.SchemaReqSize(0, 0, 0)
 	switch {
+	case l.state == idle || l.state == placing:
+	case l.state == asking:
+		b.resume()
+	case l.state == preparingAll && l.code != 0 && l.alone != 0:
+		b.told(l.code)
 	case l.state == preparingAll && l.code != 0:
 		invariant.That(l.kind == signal.SchemaCreate, "closing a table does not fail")
 		l.state = abortingAll
 		b.toMembers(signal.NumSchemaAbortReq, size, nil)
+	case l.state == preparingAll && l.kind == signal.SchemaDrop && b.over.holds():
+		b.env.Mark(kernel.MarkDropHeld) // what the lost members had begun on the table may still be under way
 	case l.state == preparingAll:
 		l.state = committingAll
 		b.toMembers(signal.NumSchemaCommitReq, size, nil)
+	case l.alone != 0:
+		b.tellNext(l.table + 1)
 	default:
 		b.finish(l.code)
 	}
@@ -215,30 +269,40 @@ func (b *Block) onSchemaConf(r *signal.SchemaConf) {
 // finish answers the asker and takes the next request.
 func (b *Block) finish(code uint32) {
 	l := &b.lead
-	q, kind := l.now, l.kind
+	q, asker := l.now, l.now.from.Node()
+	if l.resuming {
+		asker = l.asker.Node()
+	}
 	l.state, l.now, l.def = idle, request{}, nil
 	switch {
 	case code != 0:
 		b.ref(q.from, q.ref, code)
-	case kind == signal.SchemaCreate:
-		b.report(event.CreateSchemaObject, b.tables[l.table].name, l.table, l.version, typeUserTable, uint32(q.from.Node()))
+	case l.kind == signal.SchemaCreate:
+		b.report(event.CreateSchemaObject, l.name, l.table, l.version, typeUserTable, uint32(asker))
 		b.done(q.from, signal.NumTableCreateConf, q.ref, l.table, l.version)
 	default:
-		b.report(event.DropSchemaObject, string(q.body), l.table, l.version, typeUserTable, uint32(q.from.Node()))
+		b.report(event.DropSchemaObject, l.name, l.table, l.version, typeUserTable, uint32(asker))
 		b.done(q.from, signal.NumTableDropConf, q.ref, l.table, l.version)
+	}
+	if l.resuming {
+		b.letGo()
+		return
 	}
 	b.takeNext()
 }
 
 func (l *leader) invariants(b *Block) {
+	members := b.view.Set()
 	switch {
 	case l.state == idle:
-		invariant.That(l.waiting.Empty() && len(l.queue) == 0, "an idle president has nothing to do")
+		invariant.That(l.waiting.Empty() && l.alone == 0, "an idle president waits for nobody")
+		invariant.That(!b.settled || len(l.queue) == 0 && l.newcomers.Empty(), "an idle president has nothing to do")
 	case !b.isPresident():
 		invariant.Failf("a schema transaction is led by node %d, who is not president", b.env.Node())
+	case l.state != placing && l.waiting.Empty():
+		invariant.That(l.kind == signal.SchemaDrop && l.state == preparingAll && b.over.holds(), "a step waits for somebody, or for the end of a takeover")
 	}
-	members := b.view.Set()
-	if len(l.queue) > queueMax || !members.Covers(&l.waiting) {
+	if len(l.queue) > queueMax || !members.Covers(&l.waiting) || !members.Covers(&l.parts) || !members.Covers(&l.newcomers) {
 		invariant.Failf("%d requests wait, or the president waits for a stranger", len(l.queue))
 	}
 }

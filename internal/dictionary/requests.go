@@ -15,11 +15,17 @@ import (
 
 // request is somebody's request for a change.
 type request struct {
-	busy   bool        // of a record in forwards: in use
 	from   signal.Addr // 0: the asker is gone
 	ref    uint32      // the asker's
 	create bool
 	body   []byte // definition, or name
+
+	// Of a record in forwards:
+	busy                 bool
+	sent                 bool // the president has it
+	again                bool // a president that was lost had it
+	known                bool // its schema transaction has ended here:
+	code, table, version uint32
 }
 
 func (b *Block) ref(to signal.Addr, ref, code uint32) {
@@ -41,7 +47,7 @@ func (b *Block) done(to signal.Addr, num uint16, ref, id, version uint32) {
 func (b *Block) onTableInfoReq(r *signal.TableNameReq) {
 	id, t := b.lookup(r.Name())
 	switch {
-	case !b.begun():
+	case b.part != signal.PartFull:
 		b.ref(r.From, r.Ref, codeStarting)
 		return
 	case t == nil:
@@ -135,7 +141,7 @@ func (b *Block) change(h *signal.Head, ref uint32, create bool, body []byte) {
 	switch {
 	case !b.running():
 		b.ref(h.From, ref, codeStarting)
-	case b.isPresident():
+	case b.isPresident() && b.settled:
 		b.enqueue(request{from: h.From, ref: ref, create: create, body: append([]byte(nil), body...)})
 	case h.From.Block() == signal.BlockDictionary: // another node takes us for the president
 		b.ref(h.From, ref, codeStarting)
@@ -144,53 +150,101 @@ func (b *Block) change(h *signal.Head, ref uint32, create bool, body []byte) {
 	}
 }
 
-// forward passes a client's request on to the president under a reference of our own.
+// forward keeps a client's request, and passes it on to the president under a reference of our own if that takes
+// requests.
 func (b *Block) forward(h *signal.Head, ref uint32, create bool, body []byte) {
 	for i := range b.forwards {
-		f := &b.forwards[i]
-		if f.busy {
-			continue
+		if f := &b.forwards[i]; !f.busy {
+			*f = request{busy: true, from: h.From, ref: ref, create: create, body: append([]byte(nil), body...)}
+			if b.settled {
+				b.pass(uint32(i))
+			}
+			return
 		}
-		*f = request{busy: true, from: h.From, ref: ref, create: create}
-		to := signal.MakeAddr(b.view.President, signal.BlockDictionary, 0)
-		if create {
-			q := (*signal.TableCreateReq)(b.env.Put(to, b.self, h.Num, h.Bytes()))
-			q.Ref, q.DefLen = uint32(i), uint32(len(body))
-			kernel.PutBytes(unsafe.Add(unsafe.Pointer(q), unsafe.Sizeof(*q)), body)
-		} else {
-			q := (*signal.TableNameReq)(b.env.Put(to, b.self, h.Num, h.Bytes()))
-			q.Ref, q.NameLen = uint32(i), uint32(len(body))
-			kernel.PutBytes(unsafe.Add(unsafe.Pointer(q), unsafe.Sizeof(*q)), body)
-		}
-		return
 	}
 	b.ref(h.From, ref, codeBusy)
 }
 
+// pass sends a request to the president.
+func (b *Block) pass(i uint32) {
+	f := &b.forwards[i]
+	f.sent = true
+	to, n := signal.MakeAddr(b.view.President, signal.BlockDictionary, 0), uint32(len(f.body))
+	if f.create {
+		size := uint32(unsafe.Sizeof(signal.TableCreateReq{}))
+		q := (*signal.TableCreateReq)(b.env.Put(to, b.self, signal.NumTableCreateReq, size+signal.Pad(n)))
+		q.Ref, q.DefLen = i, n
+		kernel.PutBytes(unsafe.Add(unsafe.Pointer(q), size), f.body)
+		return
+	}
+	size := uint32(unsafe.Sizeof(signal.TableNameReq{}))
+	q := (*signal.TableNameReq)(b.env.Put(to, b.self, signal.NumTableDropReq, size+signal.Pad(n)))
+	q.Ref, q.NameLen = i, n
+	kernel.PutBytes(unsafe.Add(unsafe.Pointer(q), size), f.body)
+}
+
+// passAll deals with all requests that wait when a president takes them: some are answered, for a lost president has
+// carried them out; of the others nothing has happened.
+func (b *Block) passAll() {
+	for i := range b.forwards {
+		f := &b.forwards[i]
+		switch {
+		case !f.busy || f.sent && !f.again:
+			continue
+		case f.known:
+			b.env.Mark(kernel.MarkRequestKnown)
+			b.answer(f)
+		case f.from == 0: // nobody waits for it any more
+		case b.isPresident():
+			b.enqueue(*f)
+		default:
+			if f.again {
+				b.env.Mark(kernel.MarkRequestAgain)
+			}
+			f.again = false
+			b.pass(uint32(i))
+			continue
+		}
+		*f = request{}
+	}
+}
+
+// answer tells a client what a lost president could not tell it.
+func (b *Block) answer(f *request) {
+	switch {
+	case f.code != 0:
+		b.ref(f.from, f.ref, f.code)
+	case f.create:
+		b.done(f.from, signal.NumTableCreateConf, f.ref, f.table, f.version)
+	default:
+		b.done(f.from, signal.NumTableDropConf, f.ref, f.table, f.version)
+	}
+}
+
 // answered takes the record of a request that the president has answered; nil when there is none.
-func (b *Block) answered(ref uint32) *request {
-	if int(ref) >= len(b.forwards) || !b.forwards[ref].busy {
+func (b *Block) answered(h *signal.Head, ref uint32) *request {
+	if h.From.Node() != b.view.President || int(ref) >= len(b.forwards) || !b.forwards[ref].busy {
 		b.Stale++
 		return nil
 	}
-	f := &b.forwards[ref]
-	f.busy = false
-	return f
+	f := b.forwards[ref]
+	b.forwards[ref] = request{}
+	return &f
 }
 
 func (b *Block) onTableDone(r *signal.TableDone) {
-	if f := b.answered(r.Ref); f != nil {
+	if f := b.answered(&r.Head, r.Ref); f != nil {
 		b.done(f.from, r.Num, f.ref, r.Table, r.Version)
 	}
 }
 
 func (b *Block) onTableRef(r *signal.TableRef) {
-	if f := b.answered(r.Ref); f != nil {
+	if f := b.answered(&r.Head, r.Ref); f != nil {
 		b.ref(f.from, f.ref, r.Code)
 	}
 }
 
-// orphan makes sure that nobody of a lost node is answered.
+// orphan makes sure that nobody of a lost client is answered.
 func (b *Block) orphan(n uint8) {
 	gone := func(q *request) {
 		if q.from.Node() == n {
@@ -206,19 +260,19 @@ func (b *Block) orphan(n uint8) {
 	gone(&b.lead.now)
 }
 
-// failAll answers everybody who waits that nothing more is carried out.
-func (b *Block) failAll(code uint32) {
-	for i := range b.forwards {
-		if f := &b.forwards[i]; f.busy {
-			b.ref(f.from, f.ref, code)
+// forsake drops the requests that a lost node had passed on: whoever asked it asks another node, and nothing has
+// happened. The one under way goes on.
+func (b *Block) forsake(lost *signal.NodeSet) {
+	l := &b.lead
+	kept := l.queue[:0]
+	for _, q := range l.queue {
+		if n := q.from.Node(); n > signal.MaxDataNode || !lost.Has(n) {
+			kept = append(kept, q)
 		}
 	}
-	clear(b.forwards)
-	for i := range b.lead.queue {
-		b.ref(b.lead.queue[i].from, b.lead.queue[i].ref, code)
+	clear(l.queue[len(kept):])
+	l.queue = kept
+	if n := l.now.from.Node(); n <= signal.MaxDataNode && lost.Has(n) {
+		l.now.from = 0
 	}
-	if b.lead.state != idle {
-		b.ref(b.lead.now.from, b.lead.now.ref, code)
-	}
-	b.lead = leader{next: b.lead.next}
 }

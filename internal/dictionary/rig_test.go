@@ -191,11 +191,11 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 			r.t.Fatalf("%v gives up fragment %v, which %v has", h.To, k, x.frags[k])
 		}
 		for _, id := range r.ids {
-			if x.b.local.kind == signal.SchemaDrop && !x.b.forget && r.n[id].closed[q.Table] != ldms {
+			if x.b.local.tx.kind == signal.SchemaDrop && x.b.forget == keeps && r.n[id].closed[q.Table] != ldms {
 				r.t.Fatalf("a fragment of table %d goes while an ldm of node %d still takes writes", q.Table, id)
 			}
 			for tc := range uint32(tcs) {
-				if _, open := r.n[id].open[[2]uint32{tc, q.Table}]; open && x.b.local.kind == signal.SchemaDrop && !x.b.forget {
+				if _, open := r.n[id].open[[2]uint32{tc, q.Table}]; open && x.b.local.tx.kind == signal.SchemaDrop && x.b.forget == keeps {
 					r.t.Fatalf("a fragment of table %d goes while coordinator %d of node %d uses it", q.Table, tc, id)
 				}
 			}

@@ -9,6 +9,9 @@ const (
 	schemaKinds
 )
 
+// CodeNodeFailure is NDB's code for a schema transaction that ended with the loss of a node.
+const CodeNodeFailure = 786
+
 // SchemaReq is a step of a schema transaction, from the president's dictionary to every member's. Behind the prepare
 // of a create: definition (padded), map (padded), homes, as in TableOpenReq; behind all others nothing.
 //
@@ -27,7 +30,7 @@ type SchemaReq struct {
 	Asker     Addr   // the dictionary that has passed the request on to the president, 0 = none
 	AskerRef  uint32 // its number of the request
 	Alone     uint32 // 1: a table that is there already is told to a member that joins
-	Code      uint32 // of an abort: why
+	Code      uint32 // of an abort: why; CodeNodeFailure: the president was lost, the request goes to the new one
 	Fragments uint32
 	Buckets   uint32
 	DefLen    uint32
@@ -73,14 +76,16 @@ type SchemaStateReq struct {
 // SchemaStateConf answers.
 type SchemaStateConf struct {
 	Head
-	View    uint32 // as asked
-	Ref     uint32 // of the newest schema transaction that the sender has seen; 0 = none
-	Kind    uint32 // of it; 0 with Ref 0
-	Table   uint32
-	Version uint32
-	Step    uint32 // one of the Schema constants: what has ended at the sender
-	Alone   uint32 // 1: it only told the sender what it had missed
-	Part    uint32 // PartNone or PartFull
+	View     uint32 // as asked
+	Ref      uint32 // of the newest schema transaction that the sender has seen; 0 = none
+	Kind     uint32 // of it; 0 with Ref 0
+	Table    uint32
+	Version  uint32
+	Step     uint32 // one of the Schema constants: what has ended at the sender
+	Alone    uint32 // 1: it only told the sender what it had missed
+	Part     uint32 // PartNone or PartFull
+	Asker    Addr   // … of it
+	AskerRef uint32
 }
 
 // How far a member is with a schema transaction.
