@@ -10,8 +10,8 @@
 // client may use it through any node as soon as it hears of it.
 //
 // Failures (view.go): a lost member is not waited for. A new president asks all others what they know of what was under
-// way, and finishes it: a create that was committed anywhere is committed everywhere, any other is undone; a drop that
-// has begun is finished. Then it takes requests again: each node answers those that it had passed on to the lost president
+// way, and finishes it: a create that may have been committed anywhere is committed everywhere, any other is undone; a drop
+// that has begun is finished. Then it takes requests again: each node answers those that it had passed on to the lost president
 // if it knows what became of them, and sends it the rest, of which nothing has happened. A client notices nothing but
 // the time. A drop gives no rows up before the end of a takeover, which may still need the fragments.
 //

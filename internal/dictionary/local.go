@@ -70,6 +70,7 @@ type schemaTx struct {
 	table    uint32
 	version  uint32
 	step     uint32 // one of signal's Schema constants: what has ended here
+	code     uint32 // with which it has ended
 	alone    bool   // it only told this node what it had missed
 	asker    signal.Addr
 	askerRef uint32
@@ -145,6 +146,7 @@ func (b *Block) onSchemaReq(r *signal.SchemaReq) {
 
 func (b *Block) schemaConf(num uint16, code uint32) {
 	c := kernel.Send[signal.SchemaConf](b.env, signal.MakeAddr(b.view.President, signal.BlockDictionary, 0), b.self, num)
+	b.local.tx.code = code
 	c.Ref, c.Code = b.local.tx.ref, code
 }
 

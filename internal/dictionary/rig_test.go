@@ -22,6 +22,8 @@ type rig struct {
 	ids []uint8
 	cfg Config
 
+	views   *kerneltest.Views
+	spare   []uint8 // nodes that are configured, but not started with the others
 	answers []answer
 	failAt  signal.Addr // this ldm or coordinator refuses what it is asked to make
 	failNow uint32      // with this code
@@ -30,15 +32,16 @@ type rig struct {
 
 // node is what the fakes of one data node know.
 type node struct {
-	b        *Block
-	frags    map[[2]uint32]signal.Addr // table, fragment → ldm that holds it
-	open     map[[2]uint32]uint32      // coordinator, table → version
-	closed   map[uint32]int            // table → ldms that were told to close it
-	hold     bool                      // coordinators keep TableCloseConf back
-	held     []signal.TableConf
-	phases   []uint32
-	events   int
-	failConf int
+	b         *Block
+	frags     map[[2]uint32]signal.Addr // table, fragment → ldm that holds it
+	open      map[[2]uint32]uint32      // coordinator, table → version
+	closed    map[uint32]int            // table → ldms that were told to close it
+	hold      bool                      // coordinators keep TableCloseConf back
+	held      []signal.TableConf
+	phases    []uint32
+	phaseCode uint32 // of the last one
+	events    int
+	failConf  int
 }
 
 // answer is what a client got.
@@ -62,31 +65,53 @@ const ldms, tcs = 2, 2
 
 func newRig(t *testing.T, seed uint64, nodes int) *rig {
 	r := &rig{t: t, net: kerneltest.New(seed), cfg: Config{MaxTables: 8, MaxAttributes: 40, CloseWait: 1200}}
+	r.views = kerneltest.NewViews(r.net, signal.BlockDictionary)
 	for i := range nodes {
-		id := uint8(i + 1)
-		r.ids = append(r.ids, id)
-		kn := r.net.Add(id, signal.PeerData)
-		for _, b := range []uint8{signal.BlockMembership, signal.BlockDistribution, signal.BlockDictionary, signal.BlockManager, signal.BlockRuntime} {
-			kn.Env.Place(b, 0, 0)
-		}
-		for i := range tcs {
-			kn.Env.Place(signal.BlockTC, i, 0)
-		}
-		for i := range ldms {
-			kn.Env.Place(signal.BlockLDM, i, 0)
-		}
-		x := &node{b: New(kn.Env, r.cfg), frags: map[[2]uint32]signal.Addr{}, open: map[[2]uint32]uint32{}, closed: map[uint32]int{}}
-		r.n[id] = x
-		kn.Handle = func(h *signal.Head) { r.handle(kn, x, h) }
-		for o := uint8(1); o < id; o++ {
-			r.net.Link(o, id)
-		}
+		r.ids = append(r.ids, uint8(i+1))
+		r.add(uint8(i + 1))
 	}
 	r.net.After = func(n *kerneltest.Node) {
 		if x := r.n[n.ID]; x != nil {
 			x.b.Invariants()
 		}
 	}
+	return r
+}
+
+// add makes a data node and links it to all that live.
+func (r *rig) add(id uint8) {
+	kn := r.net.Add(id, signal.PeerData)
+	kn.LDMs, kn.TCs = ldms, tcs
+	for _, b := range []uint8{signal.BlockMembership, signal.BlockDistribution, signal.BlockDictionary, signal.BlockManager, signal.BlockRuntime} {
+		kn.Env.Place(b, 0, 0)
+	}
+	for i := range tcs {
+		kn.Env.Place(signal.BlockTC, i, 0)
+	}
+	for i := range ldms {
+		kn.Env.Place(signal.BlockLDM, i, 0)
+	}
+	x := &node{b: New(kn.Env, r.cfg), frags: map[[2]uint32]signal.Addr{}, open: map[[2]uint32]uint32{}, closed: map[uint32]int{}}
+	r.n[id] = x
+	kn.Handle = func(h *signal.Head) { r.handle(kn, x, h) }
+	for o := uint8(1); o < 250; o++ {
+		if k := r.net.Nodes[o]; o != id && k != nil && !k.Dead() {
+			r.net.Link(o, id)
+		}
+	}
+}
+
+// begin starts all nodes with views.
+func (r *rig) begin() *rig {
+	var members []signal.Member
+	for i, id := range r.ids {
+		members = append(members, signal.Member{Node: uint32(id), DynamicID: uint32(i + 1), LDMs: ldms, TCs: tcs, State: signal.MemberLeading})
+	}
+	r.views.Start(members, [2]uint32{0, 1})
+	for _, id := range r.ids {
+		r.phase(id, 4)
+	}
+	r.net.Run(0)
 	return r
 }
 
@@ -105,6 +130,9 @@ func (r *rig) start() *rig {
 	return r
 }
 
+// homes are all configured nodes.
+func (r *rig) homes() []uint8 { return append(r.ids[:len(r.ids):len(r.ids)], r.spare...) }
+
 func (r *rig) phase(id uint8, phase uint32) {
 	p := kernel.Send[signal.PhaseReq](r.net.Nodes[id].Env, signal.MakeAddr(id, signal.BlockDictionary, 0), signal.MakeAddr(id, signal.BlockMembership, 0), signal.NumPhaseReq)
 	p.President, p.Attempt, p.Phase = 1, 1, phase
@@ -115,10 +143,14 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 	case signal.BlockDictionary:
 		x.b.Deliver(h)
 	case signal.BlockDistribution:
+		if h.Num == signal.NumTakeoverRep {
+			return
+		}
 		q := signal.As[signal.PlaceReq](h)
+		homes := r.homes()
 		f := q.Fragments
 		if f == 0 {
-			f = uint32(2 * len(r.ids))
+			f = uint32(2 * len(homes))
 		}
 		code := r.noPlace
 		buckets := uint32(schema.DistributionBuckets)
@@ -134,8 +166,8 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			c.Chains()[i] = 0
 		}
 		for i := range f { // every node has a replica of every fragment
-			for k := range len(r.ids) {
-				c.Chains()[int(i)*signal.MaxReplicas+k] = signal.MakeAddr(r.ids[(int(i)+k)%len(r.ids)], signal.BlockLDM, uint16(i%ldms))
+			for k := range homes {
+				c.Chains()[int(i)*signal.MaxReplicas+k] = signal.MakeAddr(homes[(int(i)+k)%len(homes)], signal.BlockLDM, uint16(i%ldms))
 			}
 		}
 	case signal.BlockLDM:
@@ -143,6 +175,9 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 	case signal.BlockTC:
 		r.tc(n, x, h)
 	case signal.BlockMembership:
+		if r.views.Deliver(n, h) {
+			return
+		}
 		switch h.Num {
 		case signal.NumLinkDownRep:
 			if q := signal.As[signal.LinkRep](h); signal.Peer(q.Kind) == signal.PeerAPI {
@@ -151,6 +186,7 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			}
 		case signal.NumPhaseConf:
 			x.phases = append(x.phases, signal.As[signal.PhaseConf](h).Phase)
+			x.phaseCode = signal.As[signal.PhaseConf](h).Code
 		case signal.NumNodeFailConf:
 			x.failConf++
 		}
@@ -173,7 +209,7 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 		def, err := schema.DecodeTable(q.Def())
 		x.closed[q.Table] = 0
 		k := [2]uint32{q.Table, q.Frag}
-		if err != nil || def.ID != q.Table || def.Version != q.Version || x.frags[k] != 0 || q.Replicas != uint32(len(r.ids)) {
+		if err != nil || def.ID != q.Table || def.Version != q.Version || x.frags[k] != 0 || q.Replicas != uint32(len(r.homes())) {
 			r.t.Fatalf("%s: %v, held by %v", signal.Format(h), err, x.frags[k])
 		}
 		code := r.code(h.To)
@@ -191,6 +227,9 @@ func (r *rig) ldm(n *kerneltest.Node, x *node, h *signal.Head) {
 			r.t.Fatalf("%v gives up fragment %v, which %v has", h.To, k, x.frags[k])
 		}
 		for _, id := range r.ids {
+			if r.net.Nodes[id].Dead() || !r.views.Quiet() {
+				continue // it takes no more writes; or its operations end before the takeover does, which the dictionary awaits
+			}
 			if x.b.local.tx.kind == signal.SchemaDrop && x.b.forget == keeps && r.n[id].closed[q.Table] != ldms {
 				r.t.Fatalf("a fragment of table %d goes while an ldm of node %d still takes writes", q.Table, id)
 			}

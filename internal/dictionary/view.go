@@ -9,10 +9,13 @@ package dictionary
 //	  new president --SchemaGoOrd--> all                                            send your requests
 //
 // | newest transaction           | what the new president does                       |
-// | create, committed anywhere   | commits it everywhere: all had prepared           |
-// | create, otherwise            | undoes it everywhere                              |
-// | drop, begun anywhere         | runs both steps everywhere, whoever is further answers at once |
-// | ended alike at all           | nothing                                           |
+// | create, all have prepared    | commits it everywhere; so it does if somebody has committed  |
+// | create, otherwise            | undoes it everywhere: nobody can have committed              |
+// | drop, begun anywhere         | runs both steps everywhere; whoever is further answers at once |
+// | ended at all who know of it  | nothing                                                      |
+//
+// When all have prepared, the lost president may have committed, and a client may have found the table there and used it
+// already: it must not be undone.
 
 import (
 	"github.com/cohortdb/cohort/internal/invariant"
@@ -36,6 +39,7 @@ func (t *takeover) holds() bool { return t.prepared || t.lost > t.ended }
 type found struct {
 	tx    schemaTx       // ref 0: there is none
 	steps signal.NodeSet // one of signal's Schema constants each: how far somebody is
+	made  signal.NodeSet // who has made its part
 }
 
 func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
@@ -148,7 +152,7 @@ func (b *Block) answerAsker() {
 		return
 	}
 	c := kernel.Send[signal.SchemaStateConf](b.env, asker, b.self, signal.NumSchemaStateConf)
-	c.View, c.Part, c.Ref, c.Kind, c.Table, c.Version, c.Step = asked, b.part, x.ref, x.kind, x.table, x.version, x.step
+	c.View, c.Part, c.Ref, c.Kind, c.Table, c.Version, c.Step, c.Code = asked, b.part, x.ref, x.kind, x.table, x.version, x.step, x.code
 	c.Asker, c.AskerRef, c.Alone = x.asker, x.askerRef, 0
 	if x.alone {
 		c.Alone = 1
@@ -171,7 +175,9 @@ func (b *Block) onSchemaStateConf(r *signal.SchemaStateConf) {
 			*f = found{tx: schemaTx{ref: r.Ref, kind: r.Kind, table: r.Table, version: r.Version, asker: r.Asker, askerRef: r.AskerRef}}
 		}
 		if f := &l.found; r.Ref == f.tx.ref && r.Alone == 0 && r.Ref != 0 {
-			f.steps.Add(uint8(r.Step))
+			if f.steps.Add(uint8(r.Step)); r.Step == signal.SchemaPrepared && r.Code == 0 || r.Step == signal.SchemaCommitted {
+				f.made.Add(n)
+			}
 		}
 	}
 	b.stepOver()
@@ -198,7 +204,7 @@ func (b *Block) resume() {
 		b.env.Mark(kernel.MarkDropFinished)
 		l.state = preparingAll
 		b.toMembers(signal.NumSchemaPrepareReq, size, nil)
-	case committed:
+	case committed || l.found.made.Covers(&l.parts):
 		b.env.Mark(kernel.MarkCreateFinished)
 		l.state = committingAll
 		b.toMembers(signal.NumSchemaCommitReq, size, nil)

@@ -43,9 +43,9 @@ const (
 	MarkEpochHeld
 	// MarkEpochJoined: a node that joins asked to take part in changes of the epoch.
 	MarkEpochJoined
-	// MarkCreateFinished: a new president committed a create that was committed somewhere.
+	// MarkCreateFinished: a new president committed a create that may have been committed somewhere.
 	MarkCreateFinished
-	// MarkCreateUndone: a new president undid a create that was committed nowhere.
+	// MarkCreateUndone: a new president undid a create that some had not prepared.
 	MarkCreateUndone
 	// MarkDropFinished: a new president finished a drop that had begun.
 	MarkDropFinished

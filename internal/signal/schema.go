@@ -82,6 +82,7 @@ type SchemaStateConf struct {
 	Table    uint32
 	Version  uint32
 	Step     uint32 // one of the Schema constants: what has ended at the sender
+	Code     uint32 // of a prepare that has ended at the sender: 0, or the error code
 	Alone    uint32 // 1: it only told the sender what it had missed
 	Part     uint32 // PartNone or PartFull
 	Asker    Addr   // … of it
