@@ -112,7 +112,8 @@ type Host struct {
 	// (main's own), trusted how many it has answered. While there are more than that, nothing is taken in from clients.
 	doubts, trusted atomic.Uint64
 	reported        uint64
-	inquest         inquest // main's own
+	inquest         inquest           // main's own
+	refused         func(text string) // of Leave; main's own
 
 	mu     sync.Mutex
 	exit   Exit
@@ -244,6 +245,19 @@ func (h *Host) Stop(e Exit) {
 	}
 }
 
+// Leave asks the core to end the node in order: it gives away what it leads, and exits. refused is called, on main, if the
+// cluster could not go on without it, or it is no time for that.
+func (h *Host) Leave(refused func(text string)) {
+	h.loops[h.cfg.Main].post(func(l *loop) {
+		h.refused = refused
+		r := kernel.Send[signal.StopReq](l.env, signal.MakeAddr(h.cfg.Node, signal.BlockManager, 0), h.self, signal.NumStopReq)
+		r.Ref, r.Flags = 0, 0
+		var nodes signal.NodeSet
+		nodes.Add(h.cfg.Node)
+		r.Nodes = nodes
+	})
+}
+
 // bug ends the node after a panic in a loop.
 func (h *Host) bug(l *loop, reason any, stack []byte) {
 	e := Exit{Code: exitcode.Bug, Bug: true, Text: fmt.Sprint(reason)}
@@ -280,6 +294,11 @@ func (h *Host) control(head *signal.Head) {
 		h.closeLink(h.loops[h.cfg.Main], uint8((*signal.LinkCloseOrd)(p).Node))
 	case signal.NumHeardReq:
 		h.heardReq((*signal.HeardReq)(p).Ref)
+	case signal.NumStopConf: // the ExitOrd will come
+	case signal.NumStopRef:
+		if h.refused != nil {
+			h.refused((*signal.StopRef)(p).Text())
+		}
 	case signal.NumTrustOrd:
 		h.trust()
 	case signal.NumNodeStateRep, signal.NumEventRep:

@@ -202,14 +202,33 @@ func (p *process) listenHost() string {
 	return host
 }
 
-// obey stops the node at once when the system asks for it. The rest of the cluster takes it for a lost node.
+// leaveTime is how long a node that the system asks to stop may take to leave in order. Supervisors wait a little longer.
+const leaveTime = 8 * time.Second
+
+// obey stops the node when the system asks for it: in order, so that clients lose nothing; at once if the cluster could
+// not go on without it, if that takes too long, or when asked again. Then the rest of the cluster takes it for a lost node.
 func (p *process) obey(ctx context.Context, h *host.Host) {
+	var s os.Signal
 	select {
-	case s := <-p.interrupts:
-		p.log.info("stops: %v", s)
-		h.Stop(host.Exit{Code: exitcode.Done, Text: "by signal: " + s.String()})
+	case s = <-p.interrupts:
 	case <-ctx.Done():
+		return
 	}
+	p.log.info("stops: %v", s)
+	refused := make(chan string, 1)
+	h.Leave(func(text string) { refused <- text })
+	why := ""
+	select {
+	case text := <-refused:
+		why = ", at once: " + text
+	case s = <-p.interrupts:
+		why = ", at once: asked twice"
+	case <-time.After(leaveTime):
+		why = fmt.Sprintf(", at once: it did not leave in order within %v", leaveTime)
+	case <-ctx.Done():
+		return
+	}
+	h.Stop(host.Exit{Code: exitcode.Done, Text: "by signal: " + s.String() + why})
 }
 
 // end judges how the node ended: it starts again, or the process ends with a status.

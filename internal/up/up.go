@@ -24,7 +24,7 @@ const (
 
 	// How long nodes may take to stop in order, and then to obey SIGTERM, before they are killed.
 	stopInOrder = 20 * time.Second
-	stopAtOnce  = 5 * time.Second
+	stopAtOnce  = 10 * time.Second
 
 	// A port that was free may be taken before the management server binds it: so often another one is tried.
 	portAttempts = 5
