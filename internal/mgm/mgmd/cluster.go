@@ -16,7 +16,7 @@ import (
 )
 
 // What the server makes of all that nodes say: who is in the cluster, what would end it, who cannot reach whom. It is in
-// SHOW, and in the cluster log whenever it changes.
+// SHOW; the cluster log has the last whenever it changes, the rest is there as events of the nodes.
 
 // picture is the cluster as the linked data node with the newest view sees it, and that node. A view with number 0 means
 // that none runs. The caller holds mu.
@@ -59,10 +59,11 @@ func (s *Server) dangers() (lines []string) {
 	if at == nil {
 		return nil
 	}
-	lines = fatal(&v, at.arbitrator != 0)
-	lines = append(lines, s.unlinked(&v)...)
-	return append(lines, s.deaf(&v)...)
+	return append(fatal(&v, at.arbitrator != 0), s.gaps(&v)...)
 }
+
+// gaps says who cannot reach whom. The caller holds mu.
+func (s *Server) gaps(v *view.View) []string { return append(s.unlinked(v), s.deaf(v)...) }
 
 // fatal says why the loss of one more data node would end the cluster; nothing if it would not.
 func fatal(v *view.View, arbitrator bool) (why []string) {
@@ -148,7 +149,7 @@ func (s *Server) getClusterState(context.Context, *session, *wire.Request) answe
 	return reply(b)
 }
 
-// reconsider looks again, a moment later, whether something is wrong with the cluster: nodes tell of one change one after
+// reconsider looks again, a moment later, who cannot reach whom: nodes tell of one change one after
 // the other. The caller holds mu.
 func (s *Server) reconsider() {
 	s.signalChange()
@@ -160,7 +161,8 @@ func (s *Server) reconsider() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.considering = false
-		now := s.dangers()
+		v, _ := s.picture()
+		now := s.gaps(&v)
 		for _, line := range now {
 			if !slices.Contains(s.warned, line) {
 				s.note(event.Warning, "%s", line)

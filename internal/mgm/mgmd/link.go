@@ -333,14 +333,10 @@ func (s *Server) onNodeStateRep(l *link, r *signal.NodeStateRep) {
 	if n == nil || n.link != l {
 		return
 	}
-	was := n.state.state
 	n.state = nodeState{state: r.State, phase: r.StartPhase, group: r.NodeGroup, dynamicID: r.DynamicID, connected: r.Connected, view: r.View, members: r.Members,
 		serving: r.Serving, hears: r.Hears, arbitrator: uint8(min(r.Arbitrator, 255)), single: uint8(min(r.Single, 255)), copyDone: r.CopyDone, copyTotal: r.CopyTotal}
 	if r.Software != 0 {
 		n.version = r.Software
-	}
-	if was == signal.StateStarting && r.State == signal.StateStarted {
-		s.admitToSingleUser(n)
 	}
 	s.freeUnreported()
 	s.reconsider()

@@ -99,7 +99,7 @@ type Server struct {
 	began    time.Time
 	waitTill time.Time // until then no id is given out before the others have told theirs
 
-	considering bool     // dangers are looked for in a moment
+	considering bool     // gaps are looked for in a moment
 	warned      []string // those that the cluster log has
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // Single user mode. Each data node answers when no transaction of others is open at it any more; the mode holds when all
-// have answered, or nowhere. A node that starts while it holds is told as soon as it has started.
+// have answered, or nowhere. A node that starts while it holds learns of it from the members that take it in.
 //
 //	server --SingleReq--> every started data node --SingleConf--> server
 
@@ -135,13 +135,4 @@ func (s *Server) singleReq(node uint8, ref uint32, client uint8) []byte {
 	return frames.Make(signal.NumSingleReq, address(node, signal.BlockManager), address(s.own, signal.BlockMgm), "", func(r *signal.SingleReq) {
 		r.Ref, r.Node = ref, uint32(client)
 	})
-}
-
-// admitToSingleUser tells a node that has just started of the mode that the others are in. The caller holds mu.
-func (s *Server) admitToSingleUser(n *node) {
-	if client := s.singleClient(); client != 0 && n.state.single == 0 {
-		s.lastRef++
-		l, b := n.link, s.singleReq(uint8(n.conf.ID), s.lastRef, client)
-		go l.send(b) // nobody waits for the answer: the node's next state tells
-	}
 }

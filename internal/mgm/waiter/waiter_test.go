@@ -85,3 +85,57 @@ func TestListsAndStates(t *testing.T) {
 		}
 	}
 }
+
+// Nodes that come and go, and a server that is lost: it is the state of one moment that counts, whoever tells it.
+func TestWaitsThroughFailures(t *testing.T) {
+	p := mgmtest.StartPair(t, mgmtest.TwoServers)
+	link := func(s *mgmtest.Server, state uint32, ids ...uint8) (nodes []*mgmtest.Node) {
+		for _, id := range ids {
+			n := s.Link(id)
+			n.State(state, 0, 0, uint32(id))
+			nodes = append(nodes, n)
+		}
+		return nodes
+	}
+	first := link(p.Servers[0], signal.StateStarted, 1)
+	out, done := wait(t, p.Servers[0].Addr+","+p.Servers[1].Addr, mgmtest.Patience, nil)
+	mgmtest.Until(t, "it sees node 1", func() bool { return strings.Contains(out.String(), "Node 1: STARTED\n") })
+	first[0].Close()
+	mgmtest.Until(t, "it sees the end of node 1", func() bool { return strings.Count(out.String(), "Node 1: NO_CONTACT\n") == 1 })
+	p.Servers[0].Kill()
+	link(p.Servers[1], signal.StateStarted, 1, 2)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.HasSuffix(text, "STARTED\n") || strings.Count(text, "Waiting for") != 1 {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestWaitsForSingleUserMode(t *testing.T) {
+	s := mgmtest.Start(t, mgmtest.TwoNodes)
+	one, two := s.Link(1), s.Link(2)
+	one.State(signal.StateStarted, 0, 0, 1)
+	two.State(signal.StateStarted, 0, 0, 2)
+	c := s.Connect()
+	mgmtest.Until(t, "both have started", func() bool {
+		status, err := c.Status(mgmtest.Context(t), config.DataNode)
+		return err == nil && status.Node(1).Status == mgmclient.Started && status.Node(2).Status == mgmclient.Started
+	})
+	out, done := wait(t, s.Addr, mgmtest.Patience, func(o *waiter.Options) { o.State = mgmclient.SingleUser })
+	mgmtest.Until(t, "it waits", func() bool {
+		return strings.Contains(out.String(), "Waiting for cluster enter state SINGLE USER MODE\n")
+	})
+	if err := c.EnterSingleUser(mgmtest.Context(t), 51); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// A node that fails while it is waited for is named in the end.
+	two.Close()
+	_, done = wait(t, s.Addr, 100*time.Millisecond, func(o *waiter.Options) { o.State = mgmclient.SingleUser })
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "timeout while waiting for state SINGLE USER MODE (node 2: NO_CONTACT)") {
+		t.Fatal(err)
+	}
+}
