@@ -58,10 +58,11 @@ func TestALostNodeAndItsReturn(t *testing.T) {
 				}
 				return false
 			})
-			var codes []int
-			note := func(tx *Tx) { codes = append(codes, CodeOf(tx.Err())) }
+			var codes [2]int
+			note := func(tx *Tx) { codes[tx.Tag] = CodeOf(tx.Err()) }
 			for i := range 2 {
 				tx := mustBegin(t, s)
+				tx.Tag = uint64(i)
 				if i == 0 {
 					accounts.Update(tx, &a)
 				} else {
@@ -69,7 +70,7 @@ func TestALostNodeAndItsReturn(t *testing.T) {
 				}
 				tx.CommitAsync(note)
 			}
-			if _, err := s.Poll(ctx, 2); err != nil || len(codes) != 2 || codes[0] != ndberror.AnswerLost || codes[1] != ndberror.NodeFailed {
+			if _, err := s.Poll(ctx, 2); err != nil || codes[0] != ndberror.AnswerLost || codes[1] != ndberror.NodeFailed {
 				t.Fatal(err, codes)
 			}
 			f.setHook(nil)

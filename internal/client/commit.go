@@ -198,8 +198,9 @@ func (t *Tx) Release() {
 		if t.started && !s.closed {
 			t.request(signal.TxRollback)
 		}
-	case Executing, Committing, RollingBack:
+	case Executing, Committing, Asking, RollingBack:
 		s.busy--
+		s.leaveAsking(t)
 		s.hear(t.seq)
 		t.letGo()
 	}

@@ -3,8 +3,11 @@ package client
 // The connection: which data nodes serve, and everything about tables.
 //
 //	runtime --LinkUpRep--> conn --ApiRegReq--> manager --ApiRegConf--> conn     for each node
-//	manager --NodeStateRep--> conn                                              on each change
+//	manager --NodeStateRep--> conn                                              then, and on each change
 //	conn --TableInfoReq|TableCreateReq|TableDropReq|TableListReq--> dictionary --…Conf|TableRef--> conn
+//
+// A node that hangs closes no link. What the others say about it counts: a node that took transactions and is no member
+// of a newer view than its own is lost, whatever its links say (Node.Up is false), and the runtime closes them (TakeOut).
 
 import (
 	"unsafe"
@@ -49,9 +52,20 @@ type Conn struct {
 	view     *View
 	requests []request
 	turn     uint32
+	said     [256]said // by node
+	known    []*known  // by table id
+	fetching int       // maps that are being asked for
+	out      []uint8   // nodes whose links the runtime is to close
 
 	// Malformed counts answers that contradict themselves, Stale those to what was over.
 	Malformed, Stale uint64
+}
+
+// said is what a node has said of itself and the cluster since its links came up.
+type said struct {
+	started bool
+	view    uint32         // its committed view, 0 = none or not known
+	members signal.NodeSet // of that
 }
 
 // NewConn makes the block of node id env.Node(). software is the program's version, for the data nodes.
@@ -103,8 +117,9 @@ func (c *Conn) Deliver(h *signal.Head) {
 func (c *Conn) onLinkUp(r *signal.LinkRep) {
 	invariant.That(r.Node > 0 && r.Node < 256, "a data node has an id")
 	id := uint8(r.Node)
+	c.said[id] = said{}
 	c.change(id, func(n *Node) {
-		n.Up, n.Started, n.State, n.Group = true, false, signal.StateStarting, signal.NoRef
+		n.Up, n.Started, n.State, n.Group, n.DynamicID = true, false, signal.StateStarting, signal.NoRef, 0
 		n.LDMs, n.TCs, n.Software = r.LDMs, r.TCs, r.Software
 		n.Life++
 	})
@@ -112,8 +127,14 @@ func (c *Conn) onLinkUp(r *signal.LinkRep) {
 	q.Ref, q.Version = c.view.nodes[id].Life, c.software
 }
 
-func (c *Conn) onLinkDown(r *signal.LinkRep) {
-	id := uint8(r.Node)
+func (c *Conn) onLinkDown(r *signal.LinkRep) { c.down(uint8(r.Node)) }
+
+// down: nothing will come from a node any more.
+func (c *Conn) down(id uint8) {
+	c.said[id] = said{}
+	if n := &c.view.nodes[id]; !n.Up && n.State == signal.StateNotStarted {
+		return
+	}
 	c.change(id, func(n *Node) { n.Up, n.Started, n.State = false, false, signal.StateNotStarted })
 	for i := range c.requests {
 		q := &c.requests[i]
@@ -137,21 +158,70 @@ func (c *Conn) onApiRegConf(r *signal.ApiRegConf) {
 		c.Malformed++
 		return
 	}
-	c.change(r.From.Node(), func(n *Node) {
-		n.State, n.Started = r.State, isStarted(r.State)
-		n.LDMs, n.TCs = r.LDMs, r.TCs
-	})
+	c.change(r.From.Node(), func(n *Node) { n.State, n.LDMs, n.TCs = r.State, r.LDMs, r.TCs })
 }
 
+// onNodeStateRep hears how a node is, and from it who is in the cluster.
 func (c *Conn) onNodeStateRep(r *signal.NodeStateRep) {
-	if !c.view.nodes[r.From.Node()].Up {
+	id := r.From.Node()
+	if !c.view.nodes[id].Up {
 		c.Stale++
 		return
 	}
-	c.change(r.From.Node(), func(n *Node) {
-		n.State, n.Started = r.State, isStarted(r.State)
-		n.Group = r.NodeGroup
-	})
+	open := r.State == signal.StateStarted || r.State == signal.StateSingleUser
+	if r.Single != 0 {
+		open = open && r.Single == uint32(c.env.Node())
+	}
+	before := c.newest()
+	c.said[id] = said{started: open, view: r.View, members: r.Members}
+	c.change(id, func(n *Node) { n.State, n.Group, n.DynamicID = r.State, r.NodeGroup, r.DynamicID })
+	moved := before != 0 && c.newest() > before // the order of fragments' replicas may have changed
+	for i := range c.view.nodes {
+		x := uint8(i)
+		n := &c.view.nodes[i]
+		outside := n.Up && c.outside(x)
+		switch start := c.said[x].started && !outside; {
+		case !n.Up:
+		case outside && n.Started && c.said[x].started:
+			c.out = append(c.out, x)
+			c.down(x)
+		case start != n.Started:
+			c.change(x, func(n *Node) { n.Started = start })
+			moved = moved || start
+		}
+	}
+	if moved {
+		c.refreshAll()
+	}
+}
+
+// newest is the number of the newest view that any node has told of.
+func (c *Conn) newest() uint32 {
+	newest := uint32(0)
+	for i := range c.said {
+		newest = max(newest, c.said[i].view)
+	}
+	return newest
+}
+
+// outside tells whether a node has been put out of the cluster without knowing it: another one has committed a newer view
+// without it.
+func (c *Conn) outside(id uint8) bool {
+	for i := range c.view.nodes {
+		o := &c.said[i]
+		if c.view.nodes[i].Up && o.view > c.said[id].view && !o.members.Has(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// TakeOut calls f with each node that was put out of the cluster since the last call: the runtime closes its links.
+func (c *Conn) TakeOut(f func(id uint8)) {
+	for _, id := range c.out {
+		f(id)
+	}
+	c.out = c.out[:0]
 }
 
 // TableInfo asks for a table by "database/table". done is called later, from Deliver or Tick, or at once when nobody
@@ -307,6 +377,7 @@ func (c *Conn) onTableInfoConf(r *signal.TableInfoConf) {
 		c.failed(q, ndberror.BadAnswer)
 		return
 	}
+	c.learn(t)
 	q.free().info(t, nil)
 }
 
@@ -366,8 +437,9 @@ func (c *Conn) onTableListConf(r *signal.TableListConf) {
 	p.Ref, p.After = c.ref(q), last+1
 }
 
-// Tick ends requests that were not answered in time. The Env's Now has been set.
+// Tick ends requests that were not answered in time, and asks for maps. The Env's Now has been set.
 func (c *Conn) Tick() {
+	c.fetchMaps()
 	for i := range c.requests {
 		q := &c.requests[i]
 		if q.num != 0 && q.deadline <= c.env.Now() {

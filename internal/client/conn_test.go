@@ -86,6 +86,15 @@ func (g *connRig) up(node uint8) {
 	tell(g, manager(node), signal.NumApiRegConf, nil, func(r *signal.ApiRegConf) {
 		r.Ref, r.State, r.LDMs, r.TCs = ref, signal.StateStarted, 3, 1
 	})
+	g.state(node, func(r *signal.NodeStateRep) {})
+}
+
+// state makes a node tell how it is: started, unless change says otherwise.
+func (g *connRig) state(node uint8, change func(*signal.NodeStateRep)) {
+	tell(g, manager(node), signal.NumNodeStateRep, nil, func(r *signal.NodeStateRep) {
+		r.State, r.NodeGroup, r.DynamicID = signal.StateStarted, 0, uint32(node)
+		change(r)
+	})
 }
 
 func TestNodesComeAndGo(t *testing.T) {

@@ -56,14 +56,21 @@ func (t *Tx) define(f *Format, row unsafe.Pointer, kind uint8) *Op {
 	if code != 0 {
 		return o.refused(code)
 	}
-	frag, primary := f.table.place(key, keyLen)
-	o.node = primary.Node()
-	if n := &s.view.nodes[o.node]; !n.Up || !n.Started {
-		return o.refused(s.unreachable())
+	frag := f.table.fragment(key, keyLen)
+	m := s.view.mapOf(f.table)
+	primary := m.primary(frag)
+	if n := &s.view.nodes[primary.Node()]; !n.Up || !n.Started {
+		primary = s.view.placed(m, frag)
+	}
+	o.frag, o.node = frag, primary.Node()
+	if primary == 0 { // its row will come from a node that is up though it begins nothing new
+		if o.node = s.holder(m, frag); o.node == 0 && t.tc == 0 {
+			return o.refused(s.unreachable())
+		}
 	}
 
 	read := kind == signal.OpReadCommitted
-	direct := t.tc == 0 && !t.opts.Coordinate && !t.opts.RoundRobin &&
+	direct := t.tc == 0 && primary != 0 && !t.opts.Coordinate && !t.opts.RoundRobin && (len(s.doubted) == 0 || !s.doubts(m)) &&
 		(read || t.reads == 0 && kind >= signal.OpInsert && (s.open == nil || s.open.tx != t))
 	if s.open != nil {
 		s.shut(s.open.tx == t && !(direct && read))
@@ -160,7 +167,17 @@ func (o *Op) refused(code uint32) *Op {
 	return o
 }
 
-// unreachable is why a row cannot be reached: nobody serves, or just not the node that has it.
+// holder is the first node of a fragment's chain that is up; 0 if none is.
+func (s *Session) holder(m *Map, frag uint16) uint8 {
+	for _, a := range m.chain(frag) {
+		if s.view.nodes[a.Node()].Up {
+			return a.Node()
+		}
+	}
+	return 0
+}
+
+// unreachable is why an operation can go nowhere: nobody serves, or just no node that has the row.
 func (s *Session) unreachable() uint32 {
 	if s.closed {
 		return ndberror.SessionClosed

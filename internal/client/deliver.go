@@ -23,6 +23,8 @@ func (s *Session) Deliver(h *signal.Head) {
 		s.onKeyRef(signal.As[signal.KeyRef](h))
 	case signal.NumTxRef:
 		s.onTxRef(signal.As[signal.TxRef](h))
+	case signal.NumOutcomeConf:
+		s.onOutcomeConf(signal.As[signal.OutcomeConf](h))
 	default:
 		s.Counters.Malformed++
 	}
@@ -80,7 +82,7 @@ func (s *Session) rowCame(t *Tx, o *Op) {
 	if o.direct {
 		t.straight--
 	}
-	if t.reads == 0 && t.awaits&^awaitsCommit == 0 && t.state != Defining {
+	if t.reads == 0 && t.awaits&^awaitsCommit == 0 && t.state != Defining && t.state != Asking {
 		s.advance(t)
 	}
 }
@@ -121,6 +123,9 @@ func (s *Session) onKeyRef(r *signal.KeyRef) {
 		s.Counters.Malformed++
 		return
 	}
+	if r.Code == ndberror.Moving && r.From.Node() == o.node {
+		s.doubt(o)
+	}
 	s.operationFailed(t, o, r.Code)
 	if t.awaits&awaitsDirect != 0 {
 		s.directOver(t)
@@ -152,7 +157,7 @@ func (s *Session) refusal(code uint32, o *Op) *ndberror.Error {
 	switch code {
 	case 0: // a refusal without a reason
 		code = ndberror.BadAnswer
-	case ndberror.OldTable, ndberror.TableDropped, 284, ndberror.NoSuchTable, 1204:
+	case ndberror.OldTable, ndberror.TableDropped, 284, ndberror.NoSuchTable:
 		if o != nil && o.format != nil {
 			s.StaleTable = o.format.table
 		}
@@ -171,7 +176,7 @@ func (s *Session) onIgnored(r *signal.KeyRef) {
 		return
 	}
 	o := &s.ops[r.Ref]
-	if o.state == opDone { // a rollback was asked for while it was under way
+	if o.state == opDone || t.state == Asking { // a rollback was asked for while it was under way
 		s.Counters.Stale++
 		return
 	}
@@ -192,6 +197,10 @@ func (s *Session) onTxConf(r *signal.TxConf) {
 		}
 		return
 	}
+	if t.state == Asking { // the last word of a node that is lost: whoever is left decides
+		s.Counters.Stale++
+		return
+	}
 	if r.From != t.tc || t.awaits&awaitsTC == 0 || (t.state == Committing) != (r.Committed == 1) || t.state == RollingBack {
 		s.Counters.Malformed++
 		return
@@ -203,6 +212,8 @@ func (s *Session) onTxConf(r *signal.TxConf) {
 	}
 	if t.reads == 0 {
 		s.advance(t)
+	} else if s.view.partial || int32(s.lastUp<<s.shift-t.num&^(1<<s.shift-1)) >= 0 {
+		s.rowsUnsure(t)
 	}
 }
 
@@ -211,7 +222,7 @@ func (s *Session) onTxRef(r *signal.TxRef) {
 	if t == nil {
 		return
 	}
-	if r.From != t.tc || t.state == Ended {
+	if r.From != t.tc || t.state == Ended || t.state == Asking {
 		s.Counters.Stale++
 		return
 	}
@@ -227,9 +238,7 @@ func (s *Session) onTxRef(r *signal.TxRef) {
 		}
 		e := s.refusal(code, o)
 		if t.state != RollingBack {
-			if t.err != nil && t.err.Code == ndberror.CommittedNotRead { // no, it has not been committed
-				t.err = nil
-			}
+			t.notCommitted()
 			t.fail(e)
 		}
 		if o != nil && o.err == nil {
@@ -245,6 +254,18 @@ func (s *Session) onTxRef(r *signal.TxRef) {
 		return
 	}
 	s.over(t, Ended)
+}
+
+// notCommitted takes back what was said of a transaction that seemed to have been committed.
+func (t *Tx) notCommitted() {
+	if t.err != nil && t.err.Code == ndberror.CommittedNotRead {
+		t.err = nil
+	}
+	for o := t.head; o != nil; o = o.next {
+		if o.err != nil && o.err.Code == ndberror.CommittedNotRead {
+			o.err = ndberror.Get(ndberror.NodeFailed)
+		}
+	}
 }
 
 // advance goes on with a transaction for which nothing is awaited any more.
@@ -273,7 +294,7 @@ func (s *Session) advance(t *Tx) {
 
 // over ends what the transaction was started for.
 func (s *Session) over(t *Tx, st State) {
-	t.state, t.awaits = st, 0
+	t.state, t.awaits, t.before = st, 0, t.tail
 	s.busy--
 	s.cfg.Done(t)
 }

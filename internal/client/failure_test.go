@@ -19,11 +19,13 @@ func (g *rig) keyAt(node uint8) row {
 	}
 }
 
+const asks = 1 << 20
+
 func TestANodeFails(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		run  func(g *rig, tx *Tx, r *row)
-		code int // 0: it is not over
+		code int // 0: it is not over; below 0: it shows at the next step; asks: it is asked for
 	}{
 		{"before anything is sent", func(g *rig, tx *Tx, r *row) { g.row.Update(tx, ptr(r)) }, -ndberror.NodeFailed},
 		{"committed read", func(g *rig, tx *Tx, r *row) {
@@ -33,7 +35,7 @@ func TestANodeFails(t *testing.T) {
 		{"one-shot write", func(g *rig, tx *Tx, r *row) {
 			g.row.Update(tx, ptr(r))
 			tx.Commit()
-		}, ndberror.AnswerLost},
+		}, asks},
 		{"one-shot write after a read at another node", func(g *rig, tx *Tx, r *row) {
 			two := g.keyAt(2)
 			g.row.Read(tx, ptr(&two), signal.OpReadCommitted)
@@ -42,7 +44,7 @@ func TestANodeFails(t *testing.T) {
 			g.done = nil
 			g.row.Update(tx, ptr(r))
 			tx.Commit()
-		}, ndberror.AnswerLost},
+		}, asks},
 		{"execute", func(g *rig, tx *Tx, r *row) {
 			g.row.Update(tx, ptr(r))
 			tx.Execute()
@@ -51,7 +53,7 @@ func TestANodeFails(t *testing.T) {
 			g.row.Update(tx, ptr(r))
 			g.row.Update(tx, ptr(r))
 			tx.Commit()
-		}, ndberror.AnswerLost},
+		}, asks},
 		{"commit of locking reads", func(g *rig, tx *Tx, r *row) {
 			g.row.Read(tx, ptr(r), signal.OpReadShared)
 			tx.Commit()
@@ -112,9 +114,13 @@ func TestANodeFails(t *testing.T) {
 				if tx.Commit() || tx.Err() == nil || tx.Err().Code != -c.code {
 					t.Error(tx.Err())
 				}
+			case c.code == asks:
+				g.nothingOver()
+				g.outcome(g.question(), signal.OutcomeCommitted)
+				g.over(tx, 0)
 			default:
 				g.over(tx, c.code)
-				if unknown := tx.Err().Class == ndberror.ClassUnknownResult; unknown != (c.code == ndberror.AnswerLost) {
+				if tx.Err().Class == ndberror.ClassUnknownResult {
 					t.Error(tx.Err())
 				}
 			}
@@ -130,6 +136,7 @@ func TestANodeFails(t *testing.T) {
 func TestNobodyServes(t *testing.T) {
 	g := newRig(t, even)
 	r := g.keyAt(1)
+	g.remap(func(c []signal.Addr) { c[1] = 0 })
 	g.nodeDown(1)
 	tx := g.begin()
 	if op := g.row.Read(tx, ptr(&r), signal.OpReadCommitted); op.Err().Code != ndberror.NodeFailed || !op.Err().Retry {
@@ -339,12 +346,12 @@ func TestAnswersThatDoNotFit(t *testing.T) {
 // A node that has one of a transaction's rows fails while its commit is under way at another: whether it was committed
 // is what the coordinator says, not what became of the row.
 func TestARowIsLostWhileTheCommitIsUnderWay(t *testing.T) {
-	for _, code := range []int{ndberror.CommittedNotRead, ndberror.LockTimeout, ndberror.AnswerLost} {
+	for _, code := range []int{ndberror.CommittedNotRead, ndberror.LockTimeout, ndberror.NodeFailed, ndberror.AnswerLost} {
 		g := newRig(t, even)
 		one, two := g.keyAt(1), g.keyAt(2)
 		tx := g.begin()
 		g.row.Update(tx, ptr(&two))
-		g.row.Read(tx, ptr(&one), signal.OpReadShared)
+		op := g.row.Read(tx, ptr(&one), signal.OpReadShared)
 		tx.Commit()
 		g.sent()
 		tc := tx.tc
@@ -359,6 +366,9 @@ func TestARowIsLostWhileTheCommitIsUnderWay(t *testing.T) {
 			g.txRef(tc, tx.num, uint32(code), signal.NoRef)
 		}
 		g.over(tx, code)
+		if said := op.Err().Code == ndberror.CommittedNotRead; said && code != ndberror.CommittedNotRead && code != ndberror.AnswerLost {
+			t.Errorf("%v, and its read says %v", tx.Err(), op.Err())
+		}
 		if committed := tx.GCI() != 0; committed != (code == ndberror.CommittedNotRead) {
 			t.Errorf("%v: epoch %d", tx.Err(), tx.GCI())
 		}

@@ -232,17 +232,18 @@ func move(dst, src unsafe.Pointer, n uint32) {
 
 func zero(p unsafe.Pointer, n uint32) { clear(unsafe.Slice((*byte)(p), n)) }
 
-// Place finds the fragment of the row whose key is in row, and the ldm that has its primary.
+// Place finds the fragment of the row whose key is in row, and the ldm that had its primary when the table was looked up.
 func (f *Format) Place(row unsafe.Pointer) (fragment int, primary signal.Addr, err *ndberror.Error) {
+	frag := uint16(0)
 	if f.key8 {
-		frag, primary := f.table.place(unsafe.Add(row, f.keyOff), 8)
-		return int(frag), primary, nil
+		frag = f.table.fragment(unsafe.Add(row, f.keyOff), 8)
+	} else {
+		var key [schema.MaxKeyBytes/8 + 1]uint64
+		n, code := f.putKey(row, unsafe.Pointer(&key))
+		if code != 0 {
+			return 0, 0, ndberror.Get(int(code))
+		}
+		frag = f.table.fragment(unsafe.Pointer(&key), n)
 	}
-	var key [schema.MaxKeyBytes/8 + 1]uint64
-	n, code := f.putKey(row, unsafe.Pointer(&key))
-	if code != 0 {
-		return 0, 0, ndberror.Get(int(code))
-	}
-	frag, primary := f.table.place(unsafe.Pointer(&key), n)
-	return int(frag), primary, nil
+	return int(frag), f.table.first.primary(frag), nil
 }

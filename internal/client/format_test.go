@@ -44,9 +44,12 @@ func randomTable(rng *rand.Rand) *Table {
 	if err != nil {
 		return randomTable(rng)
 	}
-	t := &Table{Def: def, Layout: layout, id: 3, version: 1, frag: make([]uint16, schema.DistributionBuckets)}
-	t.primary = []signal.Addr{signal.MakeAddr(1, signal.BlockLDM, 0)}
-	return t
+	return &Table{Def: def, Layout: layout, id: 3, version: 1, frag: make([]uint16, schema.DistributionBuckets), first: oneMap()}
+}
+
+// oneMap is the map of a table with one fragment.
+func oneMap() *Map {
+	return &Map{chains: []signal.Addr{signal.MakeAddr(1, signal.BlockLDM, 0), 0, 0, 0}}
 }
 
 // lay gives each column a place in memory and a random value; the values come back as schema's functions take them:
@@ -241,7 +244,7 @@ func TestFieldsOfGoTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab := &Table{Def: def, Layout: layout, frag: make([]uint16, schema.DistributionBuckets), primary: []signal.Addr{signal.MakeAddr(1, signal.BlockLDM, 0)}}
+	tab := &Table{Def: def, Layout: layout, frag: make([]uint16, schema.DistributionBuckets), first: oneMap()}
 	type fields struct {
 		k string
 		n int64

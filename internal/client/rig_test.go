@@ -95,7 +95,7 @@ func newRig(t testing.TB, l layout, change ...func(*Config)) *rig {
 			g.env.Buf(kernel.Dest(n*10+i)).Init(4096, 1<<20)
 		}
 		g.env.Spread(uint8(n), kernel.Dest(n*10), l.sockets)
-		v.nodes[n] = Node{ID: uint8(n), Up: true, Started: true, LDMs: uint32(l.ldms), TCs: uint32(l.tcs), Life: 1}
+		v.nodes[n] = Node{ID: uint8(n), Up: true, Started: true, LDMs: uint32(l.ldms), TCs: uint32(l.tcs), Life: 1, DynamicID: uint32(n)}
 	}
 	v.seal()
 	g.setView(v)
@@ -121,15 +121,61 @@ func (g *rig) setView(v *View) {
 
 // nodeDown makes a node fail.
 func (g *rig) nodeDown(n uint8) {
-	v := *g.view
-	v.nodes[n].Up, v.nodes[n].Started = false, false
-	v.seal()
 	for i := range 4 {
 		if b := g.env.Buf(kernel.Dest(int(n)*10 + i)); b.Open() {
 			b.Close()
 		}
 	}
+	g.node(n, func(x *Node) { x.Up, x.Started = false, false })
+}
+
+// nodeUp brings a node back, with new links.
+func (g *rig) nodeUp(n uint8, dynamicID uint32) {
+	for i := range 2 {
+		g.env.Buf(kernel.Dest(int(n)*10+i)).Init(4096, 1<<20)
+	}
+	g.node(n, func(x *Node) {
+		x.Up, x.Started, x.DynamicID = true, true, dynamicID
+		x.Life++
+	})
+}
+
+// node changes what is known of a node.
+func (g *rig) node(n uint8, change func(*Node)) {
+	v := *g.view
+	change(&v.nodes[n])
+	v.seal()
 	g.setView(&v)
+}
+
+// remap publishes a map in which every chain is changed.
+func (g *rig) remap(change func(chain []signal.Addr)) *Map {
+	m := *g.view.mapOf(g.tab)
+	m.chains = append([]signal.Addr(nil), m.chains...)
+	for i := 0; i < len(m.chains); i += signal.MaxReplicas {
+		change(m.chains[i : i+signal.MaxReplicas])
+	}
+	v := *g.view
+	v.maps = append(append([]*Map(nil), v.maps...), make([]*Map, 8)...)
+	v.maps[g.tab.id] = &m
+	g.setView(&v)
+	return &m
+}
+
+// outcome answers a question.
+func (g *rig) outcome(q *signal.OutcomeReq, known uint32) {
+	say(g, q.To, signal.NumOutcomeConf, func(c *signal.OutcomeConf) {
+		c.Tx, c.Seq, c.Known = q.Tx, q.Seq, known
+		if known == signal.OutcomeCommitted {
+			c.GCI = [2]uint32{5, 6}
+		}
+	})
+}
+
+// question takes the only signal that was sent, which is one.
+func (g *rig) question() *signal.OutcomeReq {
+	g.t.Helper()
+	return (*signal.OutcomeReq)(unsafe.Pointer(g.one(signal.NumOutcomeReq)))
 }
 
 func (g *rig) begin(o ...TxOptions) *Tx {
@@ -256,6 +302,12 @@ func (g *rig) atRest(txs ...*Tx) {
 	if g.s.Open() != 0 || g.s.Busy() != 0 || ops != len(g.s.ops) {
 		g.t.Fatalf("%d transactions are open, %d busy, %d of %d operation records free", g.s.Open(), g.s.Busy(), ops, len(g.s.ops))
 	}
+}
+
+// place is where a key belongs by the map that came with the table.
+func (t *Table) place(key unsafe.Pointer, n uint32) (frag uint16, primary signal.Addr) {
+	frag = t.fragment(key, n)
+	return frag, t.first.primary(frag)
 }
 
 func ptr(r *row) unsafe.Pointer { return unsafe.Pointer(r) }

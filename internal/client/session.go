@@ -38,6 +38,7 @@ type Counters struct {
 	Stale        uint64 // answers to what was over
 	Malformed    uint64 // answers that do not fit what was asked
 	Timeouts     uint64 // transactions that were given up
+	Asked        uint64 // commits whose outcome had to be asked for, because a node was lost
 }
 
 // Session is a stream of work: a block of its own.
@@ -69,6 +70,11 @@ type Session struct {
 	touched   bool                        // something was sent that a data node may remember
 	turn      uint32                      // of round robin
 	deadlines int64                       // no transaction's deadline is before this
+	asking    int                         // transactions in state Asking
+	upAt      [256]uint32                 // by node: seq when its links came up; outcomes up to there it may have forgotten
+	lastUp    uint32                      // lastTx when any node came up or began to serve: before, a row may have gone nowhere
+	doubted   []*Map                      // that a data node has contradicted: operations go through coordinators until there are newer ones
+	untold    []*Map                      // of these, those that the runtime has not taken note of
 	closed    bool
 	none      Op // stands for an operation that has no record
 
@@ -145,6 +151,7 @@ func (s *Session) Begin(o TxOptions) *Tx {
 	t.head, t.tail, t.next = nil, nil, nil
 	t.tc, t.started, t.node, t.writes, t.batch = 0, false, 0, false, false
 	t.reads, t.straight, t.awaits = 0, 0, 0
+	t.before, t.question, t.rowsBy = nil, nil, 0
 	t.opts = o
 	return t
 }
@@ -226,6 +233,37 @@ func (s *Session) each(f func(to signal.Addr)) {
 	}
 }
 
+// doubts tells whether a map was contradicted by a data node, and there is no newer one yet.
+func (s *Session) doubts(m *Map) bool {
+	for _, d := range s.doubted {
+		if d == m {
+			return true
+		}
+	}
+	return false
+}
+
+// doubt takes note that a data node has refused an operation because it has not the primary that the map says.
+func (s *Session) doubt(o *Op) {
+	m := s.view.mapOf(o.format.table)
+	if s.view.placed(m, o.frag).Node() != o.node || s.doubts(m) { // there is a newer map already
+		return
+	}
+	s.doubted = append(s.doubted, m)
+	s.untold = append(s.untold, m)
+}
+
+// TakeDoubts calls f with each map that a data node has contradicted since the last call: it is for Conn.Refresh.
+func (s *Session) TakeDoubts(f func(*Map)) {
+	for _, m := range s.untold {
+		f(m)
+	}
+	s.untold = s.untold[:0]
+}
+
+// Doubts tells whether TakeDoubts has something to say.
+func (s *Session) Doubts() bool { return len(s.untold) > 0 }
+
 // Close tells every node that the session is over: its transactions are rolled back there and its outcomes
 // forgotten. Transactions that have not ended are over with 4121, those whose commit is under way with 4008.
 func (s *Session) Close() {
@@ -262,7 +300,10 @@ func (s *Session) Tick() {
 	if s.closed {
 		return
 	}
-	if s.cfg.WaitTimeout > 0 && s.busy > 0 {
+	if s.busy > 0 {
+		if s.asking > 0 {
+			s.askAgain()
+		}
 		s.expire()
 	}
 	s.TellHeard()

@@ -18,6 +18,9 @@ const (
 	Executing
 	// Committing: answers are awaited; afterwards the transaction is Ended.
 	Committing
+	// Asking: the node that was to say what became of the commit is lost; others are asked. Afterwards it is Ended, or
+	// Committing again until its rows have come.
+	Asking
 	// RollingBack: the coordinator's word is awaited; afterwards the transaction is Ended.
 	RollingBack
 	// Ended: committed, rolled back, or its outcome is unknown; Err says which.
@@ -45,6 +48,13 @@ type Tx struct {
 	straight   uint32      // of these: asked for directly
 	seq        uint32      // of its commit, once that is sent and writes something
 	gci        [2]uint32
+	before     *Op   // the last operation of the batches that are over
+	question   *Op   // Asking: the write whose fragment is asked about
+	rowsBy     int64 // not 0: rows may have been lost; those that are missing then, when all else is over, are
+	lostID     uint32
+	lost       uint8 // Asking: the node that was lost, and its dynamic id; 0 = nothing of the transaction is left anywhere
+	asked      uint8 // Asking: the node whose answer is awaited; 0 = none, ask again when something has changed
+	refused    uint8 // Asking: the node that said last that the fragment's primary is elsewhere
 	node       uint8 // where its first operation went
 	state      State
 	awaits     uint8
@@ -109,6 +119,7 @@ type Op struct {
 	flags  uint8 // FlagIgnoreError, FlagNoWait
 	state  uint8
 	direct bool // went to an ldm without a coordinator
+	frag   uint16
 }
 
 // Err is the operation's own error, once its batch is over.

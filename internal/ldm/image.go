@@ -199,8 +199,8 @@ func (b *Block) onOutcomeReq(r *signal.OutcomeReq) {
 	gci, known := b.outcomes.Find(r.From, r.Seq)
 	to, tx, seq := r.From, r.Tx, r.Seq
 	c := kernel.Send[signal.OutcomeConf](b.env, to, b.self, signal.NumOutcomeConf)
-	c.Tx, c.Seq, c.Known, c.GCI = tx, seq, 0, gci
+	c.Tx, c.Seq, c.Known, c.GCI = tx, seq, signal.OutcomeElsewhere, gci
 	if known {
-		c.Known = 1
+		c.Known = signal.OutcomeCommitted
 	}
 }

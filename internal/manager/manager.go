@@ -185,6 +185,7 @@ func (b *Block) onApiRegReq(r *signal.ApiRegReq) {
 	c := kernel.Send[signal.ApiRegConf](b.env, r.From, b.self, signal.NumApiRegConf)
 	c.Ref, c.Version, c.State = r.Ref, version.Number, b.state.State
 	c.LDMs, c.TCs, c.Replicas, c.Groups = uint32(b.cfg.LDMs), uint32(b.cfg.TCs), uint32(b.cfg.Replicas), uint32(b.cfg.Groups)
+	b.tellState(r.From)
 }
 
 // Invariants checks the block as a whole; it is called between signals.

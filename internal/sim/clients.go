@@ -21,6 +21,7 @@ type api struct {
 	asked    []*asking // requests about tables under way
 	down     bool      // it was killed, and does not know all tables yet
 	seen     *client.View
+	due      int64 // when the connection's block will be given the time beside its ticks; 0 = not
 }
 
 // session is a session of the record API with the streams of transactions that run in it.
@@ -65,7 +66,7 @@ func (a *api) boot() {
 	}
 	t := p.Threads[0]
 	a.conn = client.NewConn(t.Env, version.Number)
-	a.seen = a.conn.View()
+	a.seen, a.due = a.conn.View(), 0
 	t.Handle = func(x unsafe.Pointer) {
 		a.conn.Deliver((*signal.Head)(x))
 		a.spread()
@@ -77,6 +78,7 @@ func (a *api) boot() {
 			s.from = (*signal.Head)(x).From.Node()
 			s.s.Deliver((*signal.Head)(x))
 			s.from = 0
+			s.tellDoubts()
 			if s.s.Counters.Malformed != 0 {
 				n.failf("%v met an answer that does not fit what it asked: %s", s, signal.Format((*signal.Head)(x)))
 			}
@@ -142,6 +144,8 @@ func (a *api) spreadNow() {
 
 // spread hands a changed view to the sessions. It reaches each of them some time later, as it would another thread.
 func (a *api) spread() {
+	a.conn.TakeOut(func(id uint8) { a.net.closeLink(a.proc, id, a.random) })
+	a.lookAtMaps()
 	v := a.conn.View()
 	if v == a.seen {
 		return
@@ -155,6 +159,40 @@ func (a *api) spread() {
 			}
 		})
 	}
+}
+
+// lookAtMaps gives the connection's block the time when it has a map to ask for.
+func (a *api) lookAtMaps() {
+	at, ok := a.conn.Due()
+	if !ok || at == a.due {
+		return
+	}
+	a.due = at
+	p := a.proc
+	a.net.at(max(at, a.net.now), func() {
+		if !p.dead && a.due == at {
+			a.due = 0
+			a.net.onThread(p.Threads[0], func() {
+				a.conn.Tick()
+				a.spread()
+			})
+		}
+	})
+}
+
+// tellDoubts tells the connection's block, some time later, which maps data nodes have contradicted.
+func (s *session) tellDoubts() {
+	s.s.TakeDoubts(func(m *client.Map) {
+		a, p := s.api, s.proc
+		a.net.at(a.net.now+a.net.weather.Inside.draw(a.net.travel), func() {
+			if !p.dead {
+				a.net.onThread(p.Threads[0], func() {
+					a.conn.Refresh(m)
+					a.spread()
+				})
+			}
+		})
+	})
 }
 
 func (s *session) String() string { return fmt.Sprintf("node %d session %d", s.proc.ID, s.index) }

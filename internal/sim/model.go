@@ -583,7 +583,7 @@ func (m *model) allowed(t *txn, e *ndberror.Error) {
 	}
 	ok := false
 	switch {
-	case e.Code == ndberror.NodeFailed || e.Code == ndberror.ClusterNotReady:
+	case e.Code == ndberror.NodeFailed || e.Code == ndberror.ClusterNotReady || e.Code == ndberror.Moving:
 		ok = m.disturbed
 	case e.Code == ndberror.SessionClosed:
 		ok = t.slot.s.closing
