@@ -15,7 +15,6 @@ type chaos struct {
 	on     bool
 	done   []fault
 	undo   []*remedy // of what lasts
-	begun  int       // faults that were drawn
 	counts [faultKinds]int
 }
 
@@ -195,6 +194,9 @@ func (c *chaos) draw() (f fault, ok bool) {
 // possible tells whether a fault means anything now.
 func (c *chaos) possible(f *fault) bool {
 	n := c.x.net
+	if f.kind == faultHeal {
+		return true
+	}
 	if len(f.a) == 0 || (f.kind == faultSplit || len(f.b) > 0) && (len(f.b) == 0 || f.a[0] == f.b[0]) {
 		return false
 	}
@@ -245,8 +247,7 @@ func (c *chaos) apply(f fault) {
 	f.at = n.now
 	c.done = append(c.done, f)
 	c.counts[f.kind]++
-	r := c.random.Sub(fmt.Sprint(f.kind, f.a, f.b, c.begun)) // so that what is torn does not depend on faults before
-	c.begun++
+	r := c.random.Sub(fmt.Sprint(f)) // so that what is torn does not depend on faults before
 	if x.note != nil {
 		x.note(f.String())
 	}
@@ -314,6 +315,8 @@ func (c *chaos) apply(f fault) {
 		for _, id := range f.a {
 			c.comeBack(id)
 		}
+	case faultHeal:
+		c.heal()
 	}
 }
 
@@ -410,14 +413,20 @@ func (c *chaos) ended(d *dataNode, e exit) {
 		x.note(fmt.Sprintf("node %d ends with status %d (%s), restart %d: %s", d.proc.ID, e.code, exitcode.Text(int(e.code)), e.restart, e.text))
 	}
 	if e.restart&signal.StopRestart != 0 || e.code != exitcode.Done {
-		c.lasts(millisecond+c.random.Exponential(50*millisecond), func() { c.comeBack(d.proc.ID) })
+		r := c.random.Sub(fmt.Sprint("back ", d.proc.ID, d.proc.life))
+		c.lasts(millisecond+r.Exponential(50*millisecond), func() { c.comeBack(d.proc.ID) })
 	}
+}
+
+// end lets no more faults happen, and heals.
+func (c *chaos) end() {
+	c.on = false
+	c.x.watch.happened = nil
+	c.heal()
 }
 
 // heal ends everything that may be ended, and starts all nodes that are down.
 func (c *chaos) heal() {
-	c.on = false
-	c.x.watch.happened = nil
 	for i := 0; i < len(c.undo); i++ {
 		c.undo[i].run()
 	}

@@ -20,6 +20,7 @@ import (
 //	stop 2 for 3s @10s            node 2 is asked to stop; it is started again 3 s later
 //	restart 2 @10s                node 2 is asked to restart
 //	start 2 @12s                  node 2 is started if it is down
+//	heal @13s                     all that lasts ends, and all nodes that are down are started
 //
 // Nodes are data nodes, management servers and clients alike, where that makes sense.
 type fault struct {
@@ -43,13 +44,17 @@ const (
 	faultStop
 	faultRestart
 	faultStart
+	faultHeal
 	faultKinds
 )
 
-var faultNames = [faultKinds]string{"kill", "pause", "cut", "cut", "split", "reset", "slow", "stop", "restart", "start"}
+var faultNames = [faultKinds]string{"kill", "pause", "cut", "cut", "split", "reset", "slow", "stop", "restart", "start", "heal"}
 
 func (f fault) String() string {
-	s := faultNames[f.kind] + " " + nodeList(f.a)
+	s := faultNames[f.kind]
+	if f.kind != faultHeal {
+		s += " " + nodeList(f.a)
+	}
 	switch f.kind {
 	case faultCut, faultReset:
 		s += "-" + nodeList(f.b)
@@ -102,6 +107,11 @@ func parseSchedule(text string) ([]fault, error) {
 func parseFault(text string) (f fault, err error) {
 	what, when, found := strings.Cut(text, "@")
 	words := strings.Fields(what)
+	if found && len(words) == 1 && words[0] == faultNames[faultHeal] {
+		f.kind = faultHeal
+		f.at, err = parseTime(when)
+		return f, err
+	}
 	if !found || len(words) < 2 {
 		return f, fmt.Errorf("write what, to whom and when, as in kill 2 for 1s @4.2s")
 	}

@@ -7,9 +7,9 @@ import (
 
 func TestASchedulePrintsAsItIsWritten(t *testing.T) {
 	const text = "kill 2 for 1.5s @4.2s; kill 2,4 @4.200000001s; pause 3 for 600ms @5s; cut 1-3 for 2s @7s; cut 1>3 for 2s @7s; " +
-		"split 1,2,199|3,4 for 2s @7s; reset 1-3 @8s; slow 1>3 by 20ms for 5s @9s; stop 2 for 3s @10s; restart 2 @10s; start 2 @12s"
+		"split 1,2,199|3,4 for 2s @7s; reset 1-3 @8s; slow 1>3 by 20ms for 5s @9s; stop 2 for 3s @10s; restart 2 @10s; start 2 @12s; heal @13s"
 	list, err := parseSchedule(text)
-	if err != nil || len(list) != 11 {
+	if err != nil || len(list) != 12 {
 		t.Fatal(list, err)
 	}
 	if got := scheduleText(list); got != text {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/options"
 )
 
@@ -22,6 +23,10 @@ type command struct {
 	first, last uint64 // seeds
 	wanted      Wanted
 	trace       string
+	minimise    bool
+	marks       bool
+	reached     kernel.Marks
+	faults      [faultKinds]int
 	jobs        int
 }
 
@@ -32,7 +37,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if status, done := set.Answer(err, program, stdout, stderr); done {
 		return status
 	}
-	ok, err := c.run(stdout)
+	ok, err := c.do(stdout)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", program, err)
 		return 1
@@ -90,6 +95,8 @@ func parse(args []string) (*command, *options.Set, error) {
 		return err
 	})
 	s.String(&c.trace, "trace", "FILE", "writes a line for each delivered signal; - is standard output")
+	s.Bool(&c.minimise, "minimise", "makes a run that fails as small as possible, and prints the command for it")
+	s.Bool(&c.marks, "marks", "says at the end which of the places in the code that are seldom reached were, and which not")
 	s.Int(&c.jobs, "jobs", "N", "runs at the same time; default: as many as there are CPUs", 1, 256)
 	s.Example("cohort sim --seed 7 --trace run.txt")
 	s.Example("cohort sim --seeds 1-1000 --nodes 6 --replicas 3")
@@ -99,6 +106,8 @@ func parse(args []string) (*command, *options.Set, error) {
 	}
 	switch {
 	case err != nil:
+	case c.minimise && c.first != c.last:
+		err = errors.New("one run at a time is made smaller: give one seed with --seed")
 	case c.trace != "" && c.first != c.last:
 		err = errors.New("a trace is of one run: give one seed with --seed")
 	default:
@@ -114,6 +123,20 @@ func (w *Wanted) check() error {
 		return fmt.Errorf("%d data nodes cannot have %d replicas: their number must be a multiple", w.DataNodes, w.Replicas)
 	}
 	return nil
+}
+
+// do does what the command line asks for.
+func (c *command) do(stdout io.Writer) (ok bool, err error) {
+	if !c.minimise {
+		return c.run(stdout)
+	}
+	w, r, err := Minimise(c.first, c.wanted, stdout)
+	if err != nil {
+		return false, err
+	}
+	c.wanted = w
+	c.print(stdout, &r)
+	return r.Failure == nil, nil
 }
 
 // run runs all seeds, a few at a time, and prints their lines in order.
@@ -150,6 +173,10 @@ func (c *command) run(stdout io.Writer) (ok bool, err error) {
 			start(next)
 		}
 		c.print(stdout, &o.r)
+		c.reached.Add(&o.r.Marks)
+		for k, times := range o.r.Run.Faults {
+			c.faults[k] += times
+		}
 		if o.r.Failure != nil {
 			ok = false
 			failed++
@@ -158,7 +185,32 @@ func (c *command) run(stdout io.Writer) (ok bool, err error) {
 	if count > 1 {
 		fmt.Fprintf(stdout, "%d runs, %d failed\n", count, failed)
 	}
+	if c.marks {
+		c.printMarks(stdout)
+	}
 	return ok, closeTrace()
+}
+
+// printMarks says which marks were reached, and what was done to the clusters.
+func (c *command) printMarks(w io.Writer) {
+	for m := kernel.MarkNone + 1; m < kernel.MarkMax; m++ {
+		reached := "not reached"
+		if c.reached.Has(m) {
+			reached = "reached"
+		}
+		fmt.Fprintf(w, "%-12s %v\n", reached, m)
+	}
+	var list []string
+	for k, n := range c.faults {
+		if n > 0 {
+			name := faultNames[k]
+			if faultKind(k) == faultOneWay {
+				name += " one way"
+			}
+			list = append(list, fmt.Sprintf("%d %s", n, name))
+		}
+	}
+	fmt.Fprintf(w, "faults: %s\n", strings.Join(list, ", "))
 }
 
 // openTrace opens the trace, which may be none.
@@ -196,6 +248,9 @@ func (c *command) print(w io.Writer, r *Result) {
 	fmt.Fprintf(w, "\nseed %d failed %v\n", r.Options.Seed, r.Failure)
 	if r.Failure.Stack != "" {
 		fmt.Fprintln(w, r.Failure.Stack)
+	}
+	if len(r.Done) > 0 {
+		fmt.Fprintf(w, "faults: %s\n", scheduleText(r.Done))
 	}
 	fmt.Fprintf(w, "repeat: %s\n\n", c.repeat(r.Options.Seed))
 }

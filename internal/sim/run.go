@@ -103,10 +103,14 @@ func Run(o Options, c Config) (Result, error) {
 func (x *run) all() {
 	n, l := x.net, x.load
 	x.cluster.start()
-	if x.o.Chaos.Early && x.o.Chaos.Schedule == nil {
+	switch c := &x.o.Chaos; {
+	case c.Schedule != nil:
+		x.chaos.start()
+	case c.Early:
 		x.chaos.start()
 		n.runUntil(n.now+2*second, nil)
-		x.chaos.heal()
+		x.chaos.apply(fault{kind: faultHeal})
+		x.chaos.end()
 	}
 	x.until("the cluster to start", 60*second, x.healthy)
 
@@ -128,7 +132,7 @@ func (x *run) all() {
 	x.chaos.start()
 	x.watchQuiet(x.chaos.random.Sub("quiet"))
 	n.runUntil(n.now+x.o.VirtualTime, l.idle)
-	x.chaos.heal()
+	x.chaos.end()
 	x.until("all nodes to be members that lead, after everything was healed", 60*second, x.healthy)
 	x.until("all transactions to begin", 10*x.o.VirtualTime+300*second, l.idle)
 	l.stop()
