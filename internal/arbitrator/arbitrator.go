@@ -11,7 +11,7 @@
 // picks itself, knows no members, keeps nothing on disk: one that was started anew knows no ticket and refuses.
 //
 // Invariants: of one view at most one part wins, whatever tickets there were in it: once a ticket was used, no other of
-// the same view is taken. Tickets of a run only get newer. The winner may ask again (its answer may have been lost) and
+// the same view is taken, and those of later views only from the part that won. Tickets of a run only get newer. The winner may ask again (its answer may have been lost) and
 // hears the same.
 //
 // Read next: signal's arbitration.go; package view for which parts need a ticket; membership, which asks.
@@ -88,7 +88,7 @@ func (b *Block) Deliver(h *signal.Head) {
 
 func (b *Block) onArbitStartReq(r *signal.ArbitStartReq) {
 	next := ticket{r.Run, r.View, r.Turn, r.Ticket}
-	code := b.start(&next)
+	code := b.start(&next, r.From.Node())
 	if code != 0 {
 		b.env.Mark(kernel.MarkTicketNotTaken)
 	}
@@ -97,7 +97,7 @@ func (b *Block) onArbitStartReq(r *signal.ArbitStartReq) {
 }
 
 // start takes a ticket, or says why not.
-func (b *Block) start(next *ticket) uint32 {
+func (b *Block) start(next *ticket, from uint8) uint32 {
 	switch k := &b.known; {
 	case next.run != k.run:
 		if k.run != [2]uint32{} {
@@ -109,8 +109,8 @@ func (b *Block) start(next *ticket) uint32 {
 		return 0 // asked again: whether it was used stays as it is
 	case next.view < k.view, next.view == k.view && next.turn <= k.turn:
 		return signal.ArbitRefOld
-	case next.view == k.view && b.used:
-		return signal.ArbitRefUsed
+	case b.used && (next.view == k.view || !b.winner.Has(from)):
+		return signal.ArbitRefUsed // it was sent before its sender knew that the cluster was cut
 	}
 	b.known, b.used, b.winner = *next, false, signal.NodeSet{}
 	return 0

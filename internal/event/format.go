@@ -266,7 +266,16 @@ func writeStartPhase(dst []byte, e *Event) []byte {
 func writeStartReport(dst []byte, e *Event) []byte {
 	dst = append(dst, "Start waits "...)
 	dst = strconv.AppendUint(dst, uint64(e.Args[0]), 10)
-	dst = append(dst, " s for nodes"...)
+	switch kind := e.Args[1]; {
+	case kind > StartWaitsPhase:
+		dst = append(dst, " s; start phase "...)
+		dst = strconv.AppendUint(dst, uint64(kind-StartWaitsPhase), 10)
+		return append(dst, " is under way"...)
+	case kind == StartWaitsPresident:
+		dst = append(dst, " s to be taken in by nodes"...)
+	default:
+		dst = append(dst, " s for nodes"...)
+	}
 	return appendNodes(append(dst, ' '), e.Args[2:7])
 }
 

@@ -71,6 +71,9 @@ const (
 	ThreadLayout     Type = 206 // what a thread of a data node runs
 	PresidentElected Type = 207 // a node became president
 	EpochLag         Type = 208 // an epoch takes longer than it should
+	ViewCommitted    Type = 209 // the members have agreed on who is in the cluster
+	NextLossFatal    Type = 210 // the loss of one more data node may end the cluster, or does not any more
+	NodeDistrust     Type = 211 // a node does not hear enough others, or hears them again
 )
 
 // Values of numbers in events.
@@ -89,6 +92,12 @@ const (
 
 	// PhaseStarted stands for "not in a start phase" where a phase is asked for.
 	PhaseStarted = 255
+
+	// What a starting node waits for in StartReport: that nodes start too, that those that run take it in, or a start phase
+	// (the phase's number is added).
+	StartWaitsNodes     = 1
+	StartWaitsPresident = 2
+	StartWaitsPhase     = 100
 
 	// The kinds of start in StartPhaseCompleted and NDBStartStarted.
 	StartKindSystem      = 0
@@ -170,6 +179,11 @@ var table = [...]Info{
 		Form: "Arbitration: {text} (code {code}, arbitrator node {arbit_node})"},
 	ArbitResult: {Name: "ArbitResult", Category: CategoryNodeRestart, Level: 2, Severity: Alert, Args: "code arbit_node",
 		Form: "Arbitration decided: {text} (code {code}, arbitrator node {arbit_node})"},
+
+	ViewCommitted: {Name: "ViewCommitted", Category: CategoryNodeRestart, Level: 4, Severity: Note, Args: "view president members serving",
+		Form: "View {view}: {members} data nodes, {serving} of them with all data, president {president}: {text}"},
+	NextLossFatal: {Name: "NextLossFatal", Category: CategoryNodeRestart, Level: 2, Severity: Warning, Args: "fatal view", Form: "{text}"},
+	NodeDistrust: {Name: "NodeDistrust", Category: CategoryNodeRestart, Level: 6, Severity: Warning, Args: "distrust", Form: "{text}"},
 
 	TransReportCounters: {Name: "TransReportCounters", Category: CategoryStatistics, Level: 8, Severity: Note,
 		Args: "trans_count commit_count read_count simple_read_count write_count oper_count abort_count scan_count",

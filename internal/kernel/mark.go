@@ -59,6 +59,38 @@ const (
 	MarkTablesTold
 	// MarkTablesAgain: the president was lost meanwhile, and the node began again with the new one.
 	MarkTablesAgain
+	// MarkDistrust: a node did not hear enough members to be sure of living, and drew no more epochs.
+	MarkDistrust
+	// MarkStallOver: a node that had not run for a while found that it was still in the cluster.
+	MarkStallOver
+	// MarkSuspectReturned: a member that was about to be put out was heard again in time.
+	MarkSuspectReturned
+	// MarkLeaderLost: a member had prepared a view when the one that led the change was lost.
+	MarkLeaderLost
+	// MarkMemberLostInPrepare: a member was lost while a view with it was being prepared.
+	MarkMemberLostInPrepare
+	// MarkViewAdopted: a node took a view that another had committed already.
+	MarkViewAdopted
+	// MarkPartYields: a node saw that a larger part of the cluster, without it, would go on.
+	MarkPartYields
+	// MarkTwoLeaders: two nodes led a change of the same view.
+	MarkTwoLeaders
+	// MarkUncertainView: a part had to weigh itself against a view that others might have committed.
+	MarkUncertainView
+	// MarkArbitWon: a part went on because the arbitrator said so.
+	MarkArbitWon
+	// MarkArbitLost: a part ended because the arbitrator said so, or nobody was there to ask.
+	MarkArbitLost
+	// MarkArbitRelay: a leader asked the arbitrator by way of another member.
+	MarkArbitRelay
+	// MarkArbitChanged: another arbitrator took over, with the old tickets given up first.
+	MarkArbitChanged
+	// MarkLossInTakeover: a member was lost before the takeover of earlier ones was done.
+	MarkLossInTakeover
+	// MarkRecoveringOut: a recovering member went out of the view with the one that it copied from.
+	MarkRecoveringOut
+	// MarkLaggingOut: a member was put out because it did not finish an epoch, or did not answer.
+	MarkLaggingOut
 	// MarkMax bounds the marks.
 	MarkMax
 )
@@ -72,19 +104,35 @@ var markNames = [MarkMax]string{
 	MarkFreezeRollback: "freeze rolled back", MarkDeadlock: "deadlock found", MarkLateAnswer: "late answer", MarkTakeoverAgain: "takeover again",
 	MarkTouchedByReport: "touched by its primary's report", MarkAbortUnreported: "touched and not reported", MarkCommitDirect: "commit finished directly",
 	MarkLeftOver: "left over", MarkTakeoverAborts: "takeover aborts", MarkTakeoverMixed: "takeover with mixed states",
-	MarkTakeoverRemembers: "takeover remembers a commit",
-	MarkEpochRunAgain:     "epoch run again",
-	MarkEpochPulled:       "epoch pulled forward",
-	MarkEpochHeld:         "epoch held by a takeover",
-	MarkEpochJoined:       "epoch joined",
-	MarkCreateFinished:    "create finished by a new president",
-	MarkCreateUndone:      "create undone by a new president",
-	MarkDropFinished:      "drop finished by a new president",
-	MarkDropHeld:          "drop held by a takeover",
-	MarkRequestAgain:      "schema request sent to a new president",
-	MarkRequestKnown:      "schema request answered for a lost president",
-	MarkTablesTold:        "tables told to a new node",
-	MarkTablesAgain:       "tables told again by a new president",
+	MarkTakeoverRemembers:   "takeover remembers a commit",
+	MarkEpochRunAgain:       "epoch run again",
+	MarkEpochPulled:         "epoch pulled forward",
+	MarkEpochHeld:           "epoch held by a takeover",
+	MarkEpochJoined:         "epoch joined",
+	MarkCreateFinished:      "create finished by a new president",
+	MarkCreateUndone:        "create undone by a new president",
+	MarkDropFinished:        "drop finished by a new president",
+	MarkDropHeld:            "drop held by a takeover",
+	MarkRequestAgain:        "schema request sent to a new president",
+	MarkRequestKnown:        "schema request answered for a lost president",
+	MarkTablesTold:          "tables told to a new node",
+	MarkTablesAgain:         "tables told again by a new president",
+	MarkDistrust:            "node distrusts itself",
+	MarkStallOver:           "trust regained after a stall",
+	MarkSuspectReturned:     "suspect returned in time",
+	MarkLeaderLost:          "leader lost in prepare",
+	MarkMemberLostInPrepare: "member lost in prepare",
+	MarkViewAdopted:         "newer view adopted",
+	MarkPartYields:          "part yields to the larger side",
+	MarkTwoLeaders:          "two leaders of a change",
+	MarkUncertainView:       "weighed against an uncertain view",
+	MarkArbitWon:            "arbitration won",
+	MarkArbitLost:           "arbitration lost",
+	MarkArbitRelay:          "arbitrator asked by way of a member",
+	MarkArbitChanged:        "another arbitrator",
+	MarkLossInTakeover:      "loss during a takeover",
+	MarkRecoveringOut:       "recovering member out with its source",
+	MarkLaggingOut:          "lagging member put out",
 }
 
 func (m Mark) String() string { return markNames[m] }

@@ -1,31 +1,43 @@
 // Package membership knows who is in the cluster, who is its president, and leads a node through its start and its end
 // [QMGR, NDBCNTR].
 //
-// A Block is one node's. It owns the list of the data nodes and what is known of each, the state of the own node, and
-// the steps of starting and stopping. It hears from the runtime which links are up; what a lost link means is decided
-// here and nowhere else. It never touches a table or a transaction: it tells the blocks that do.
+// A Block is one node's. It owns the list of the data nodes and what is known of each, the view that all members have
+// agreed on, the state of the own node, and the steps of starting and stopping. It hears from the runtime which links
+// are up and who was heard; what that means is decided here and nowhere else. It never touches a table or a
+// transaction: it tells the blocks that do.
 //
 // Start (start.go, phases.go). Each node tells the others that it is ready and whom it has links to. When all that must
 // be there are, the one with the lowest number is president: it proposes who starts together, and leads all of them
 // through the phases:
 //
 //	0  blocks made, memory taken          5  epochs run
-//	1  links to all members are up        6  node groups defined
+//	1  links to all members are up        6  node groups defined; a node that joins has copied its data
 //	2  members and president agreed       7  started: clients are let in
 //	3  fragments have a map               8  indexes built
 //	4  the dictionary is ready
 //
-// A member that is lost before phase 7 makes all others forget the attempt and begin again.
+// A member that is lost before phase 5 is done makes all others forget the attempt and begin again.
 //
-// Failure (failure.go). A lost client's traces are removed, then its node id is free again. A lost data node stops the
-// cluster, with the reason: taking over its part is not supported yet.
+// Views (view_leader.go, view_member.go, graph.go). Everything that changes who holds or leads what is a change of the
+// view, in two rounds: losses, nodes that join (join.go), nodes that leave (leave.go), single user mode. Whose loss
+// is noticed how: detect.go. Which part of a divided cluster goes on: package view, arbitrate.go.
 //
-// Stop (stop.go). The president leads: admit nothing, let transactions end, exit.
+// Failure (failure.go). A lost client's traces are removed, then its node id is free again; a lost data node's id is
+// free when the president says that it is taken over.
 //
-// Invariants (checked by Invariants): in an attempt there is a president, who is a member, as is the own node; a
-// started node has members; a node waits only for members.
+// Stop (stop.go). Of the whole cluster: the president leads: admit nothing, let transactions end, exit.
 //
-// Read next: start.go; package signal's cluster.go for the signals.
+// Safety of views. An attempt to change to view n+1 is identified by its number and its leader. A member that answers a
+// check promises to follow no older attempt. Only the leader of an attempt commits it, when all members to come have
+// prepared it. A leader decides with members that have all promised, so an older attempt can only be committed by nodes
+// that are not among them; if one of them has prepared such an attempt and its leader is not among them, the part has to be
+// good enough not only by the committed view, but also by the prepared one (MarkUncertainView). Hence two parts without
+// a common member never both go on, whichever of them has which view.
+//
+// Invariants (checked by Invariants): a node that takes part in a view is a member of it; the president is the member that
+// has been there longest; whoever leads a change waits for somebody; nobody waits for a node that is gone.
+//
+// Read next: start.go, view_leader.go; package signal's cluster.go and view.go for the signals.
 package membership
 
 import (
@@ -34,6 +46,7 @@ import (
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/version"
+	"github.com/cohortdb/cohort/internal/view"
 )
 
 // Node is a configured data node that belongs to a node group.
@@ -41,6 +54,22 @@ type Node struct {
 	ID    uint8
 	Group uint16
 }
+
+// Arbitrator is a management server or client that may arbitrate.
+type Arbitrator struct {
+	ID   uint8
+	Rank uint8 // 1 is asked before 2
+}
+
+// How a part of the cluster that has just half of the members is decided on.
+const (
+	// ArbitrationDefault: the arbitrator says.
+	ArbitrationDefault = iota
+	// ArbitrationDisabled: it ends.
+	ArbitrationDisabled
+	// ArbitrationWaitExternal: it waits for somebody outside to end the other part, then goes on.
+	ArbitrationWaitExternal
+)
 
 // Config is what the block is made with. Times in nanoseconds.
 type Config struct {
@@ -57,6 +86,17 @@ type Config struct {
 	ReportInterval int64
 	// DrainTimeout is how long transactions may take to end at a planned stop (TransactionDeadlockDetectionTimeout).
 	DrainTimeout int64
+	// Heartbeat is the time between two heartbeats (HeartbeatIntervalDbDb); 0 = heartbeatDefault.
+	Heartbeat int64
+	// CheckTimeout is how long a member that is still heard may take to answer a check (ConnectCheckIntervalDelay);
+	// 0 = as long as it is heard.
+	CheckTimeout int64
+	// Arbitration is one of the Arbitration constants, ArbitrationTimeout how long the arbitrator may take;
+	// 0 = arbitrationDefault.
+	Arbitration        int
+	ArbitrationTimeout int64
+	// Arbitrators are the nodes with an ArbitrationRank above 0.
+	Arbitrators []Arbitrator
 }
 
 // state is how the own node is.
@@ -71,12 +111,14 @@ const (
 	starting
 	// leaving: the attempt has failed; the own blocks are forgetting it.
 	leaving
+	// joining: a member of a running cluster that does not serve clients yet.
+	joining
 	// started: clients are served.
 	started
-	// draining: a planned stop; transactions end.
+	// stopping: this node alone stops; the others go on (leave.go).
+	stopping
+	// draining: a planned stop of the cluster; transactions end.
 	draining
-	// failing: a data node was lost; the own blocks are told before the end.
-	failing
 	// ended: the runtime was asked to end the process.
 	ended
 )
@@ -84,7 +126,8 @@ const (
 // reported is the state as management knows it.
 var reported = [...]uint32{
 	held: signal.StateNotStarted, waiting: signal.StateStarting, starting: signal.StateStarting, leaving: signal.StateStarting,
-	started: signal.StateStarted, draining: signal.StateStopping, failing: signal.StateStopping, ended: signal.StateStopping,
+	joining: signal.StateStarting, started: signal.StateStarted, stopping: signal.StateStopping, draining: signal.StateStopping,
+	ended: signal.StateStopping,
 }
 
 // The kinds of the block's timers.
@@ -93,15 +136,21 @@ const (
 	tickStart              // the start takes too long
 	tickDrain              // transactions take too long to end
 	tickMembers            // members take too long to drain
-	tickFailing            // the own blocks take too long to hear of the failure
+	tickHear               // ask the runtime who was heard
+	tickLead               // A = lead.round: lead again
+	tickArbit              // A = arb.asked: the arbitrator takes too long
 )
 
 const (
-	second = 1_000_000_000
+	millisecond = 1_000_000
+	second      = 1000 * millisecond
 	// reportDefault is how often a waiting node says so, when the configuration does not say.
 	reportDefault = 3 * second
-	// tellTime bounds how long a node that ends waits for its own blocks.
+	// tellTime bounds how long a node that ends waits for transactions that it rolls back.
 	tellTime = second / 5
+	// heartbeatDefault and arbitrationDefault are what the configuration says if nobody changes it.
+	heartbeatDefault   = 250 * millisecond
+	arbitrationDefault = 7500 * millisecond
 )
 
 // Block is the membership of one node.
@@ -117,21 +166,31 @@ type Block struct {
 
 	configured signal.NodeSet // data nodes with a node group
 	links      signal.NodeSet // data nodes that the own node has a link to
+	outer      signal.NodeSet // management servers and clients that it has a link to
 	peers      [signal.MaxDataNode + 1]peer
 	group      uint32 // own node group
 
-	members   []signal.Member // of the attempt, or of the cluster
-	memberSet signal.NodeSet
-	president uint8
-	attempt   uint32     // number of the attempt: the president's
-	dynamicID uint32     // the own one, 0 before an attempt
-	gci       signal.GCI // newest epoch that was ever prepared here
+	view    view.View // committed, or of the attempt to start; nobody before
+	attempt uint32    // number of the attempt to start: the president's
+	run     [2]uint32 // random number of this run of the cluster
+	single  uint32    // of the view: the only client that is let in
+	gci     signal.GCI
+	taken   uint32 // newest view up to which everything of lost members is taken over, as the president said
 
-	lead leader
-	stop stopping
-	fail [256]failure // by node: what is being forgotten of it
+	begin starter   // the president's part in a start
+	hear  detector  // who is heard (detect.go)
+	mem   follower  // this node's part in a change of the view (view_member.go)
+	lead  leader    // the leader's part (view_leader.go)
+	arb   arbiter   // who arbitrates (arbitrate.go)
+	join  joins     // the president's part in joining (join.go)
+	leave departure // of this node alone (leave.go)
+	stop  clusterStop
+	fail  [256]failure // by node: what is being forgotten of it
 
-	forgetting int // while leaving: own blocks that have not yet forgotten the attempt
+	wish       uint32 // single user mode that the own manager wants, when wished
+	wished     bool
+	fatal      bool // the next loss may end the cluster: as it was last announced
+	forgetting int  // while leaving: own blocks that have not yet forgotten the attempt
 
 	// Stale counts signals of attempts that were given up, and others that came too late to matter.
 	Stale uint64
@@ -153,6 +212,12 @@ func New(env *kernel.Env, cfg Config) *Block {
 	if b.cfg.ReportInterval == 0 {
 		b.cfg.ReportInterval = reportDefault
 	}
+	if b.cfg.Heartbeat == 0 {
+		b.cfg.Heartbeat = heartbeatDefault
+	}
+	if b.cfg.ArbitrationTimeout == 0 {
+		b.cfg.ArbitrationTimeout = arbitrationDefault
+	}
 	if cfg.NoStart {
 		b.state = held
 	} else {
@@ -161,6 +226,7 @@ func New(env *kernel.Env, cfg Config) *Block {
 	b.report(event.NDBStartStarted, version.Number)
 	b.report(event.StartPhaseCompleted, 0, event.StartKindInitial)
 	env.Tick(b.self, b.cfg.ReportInterval, tickReport, 0, 0)
+	env.Tick(b.self, b.cfg.Heartbeat/2, tickHear, 0, 0)
 	if cfg.StartTimeout > 0 {
 		env.Tick(b.self, cfg.StartTimeout, tickStart, 0, 0)
 	}
@@ -188,7 +254,6 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onStartConf(signal.As[signal.StartConf](h))
 	case signal.NumStartRef:
 		b.onStartRef(signal.As[signal.StartConf](h))
-	case signal.NumViewCommitConf: // nothing waits for it: the first view of a start takes nothing over
 	case signal.NumPhaseReq:
 		b.onPhaseReq(signal.As[signal.PhaseReq](h))
 	case signal.NumPhaseConf:
@@ -216,6 +281,52 @@ func (b *Block) Deliver(h *signal.Head) {
 	case signal.NumTickOrd:
 		b.onTick(signal.As[signal.TickOrd](h))
 	default:
+		b.deliverView(h)
+	}
+}
+
+// deliverView executes the signals about views.
+func (b *Block) deliverView(h *signal.Head) {
+	switch h.Num {
+	case signal.NumHeartbeatRep:
+		b.onHeartbeatRep(signal.As[signal.HeartbeatRep](h))
+	case signal.NumHeardConf:
+		b.onHeardConf(signal.As[signal.HeardConf](h))
+	case signal.NumStallRep:
+		b.onStallRep(signal.As[signal.StallRep](h))
+	case signal.NumViewCheckReq:
+		b.onViewCheckReq(signal.As[signal.ViewCheckReq](h))
+	case signal.NumViewCheckConf:
+		b.onViewCheckConf(signal.As[signal.ViewCheckConf](h))
+	case signal.NumViewPrepareReq:
+		b.onViewPrepareReq(signal.As[signal.ViewReq](h))
+	case signal.NumViewPrepareConf:
+		b.onViewPrepareConf(signal.As[signal.ViewConf](h))
+	case signal.NumViewCommitReq:
+		b.onViewCommitReq(signal.As[signal.ViewReq](h))
+	case signal.NumViewCommitConf:
+		b.onViewCommitConf(signal.As[signal.ViewConf](h))
+	case signal.NumViewRefOrd:
+		b.onViewRefOrd(signal.As[signal.ViewRefOrd](h))
+	case signal.NumTakeoverRep:
+		b.onTakeoverRep(signal.As[signal.TakeoverRep](h))
+	case signal.NumArbitStartConf:
+		b.onArbitStartConf(signal.As[signal.ArbitStartConf](h))
+	case signal.NumArbitOrd:
+		b.onArbitOrd(signal.As[signal.ArbitStartConf](h))
+	case signal.NumArbitChooseReq:
+		b.onArbitChooseReq(signal.As[signal.ArbitChooseReq](h))
+	case signal.NumArbitChooseConf, signal.NumArbitChooseRef:
+		b.onArbitChooseConf(signal.As[signal.ArbitChooseConf](h))
+	case signal.NumLeaveReq:
+		b.onLeaveReq(signal.As[signal.LeaveReq](h))
+	case signal.NumLeaveConf:
+		b.onLeaveConf(signal.As[signal.LeaveConf](h))
+	case signal.NumLeaveRef:
+		b.onLeaveRef(signal.As[signal.LeaveRef](h))
+	case signal.NumSingleOrd:
+		b.onSingleOrd(signal.As[signal.SingleOrd](h))
+	default:
 		invariant.Failf("membership has no handler for %s", signal.Format(h))
 	}
 }
@@ -227,11 +338,15 @@ func (b *Block) onTick(r *signal.TickOrd) {
 	case tickStart:
 		b.onStartTimeout()
 	case tickDrain:
-		b.onDrainTimeout()
+		b.onDrainTimeout(r.A)
 	case tickMembers:
 		b.onMembersTimeout()
-	case tickFailing:
-		b.onFailingTimeout()
+	case tickHear:
+		b.onHearTick()
+	case tickLead:
+		b.onLeadTick(r.A)
+	case tickArbit:
+		b.onArbitTimeout(r.A)
 	default:
 		invariant.Failf("membership has no timer of kind %d", r.Kind)
 	}
@@ -255,7 +370,38 @@ func (b *Block) tellState() {
 	s := kernel.Send[signal.NodeStateRep](b.env, b.at(signal.BlockManager), b.self, signal.NumNodeStateRep)
 	h := s.Head
 	*s = signal.NodeStateRep{Head: h, State: reported[b.state], StartPhase: b.phase, NodeGroup: b.group,
-		President: uint32(b.president), DynamicID: b.dynamicID, Connected: b.links}
+		President: uint32(b.view.President), DynamicID: b.dynamicID(), Connected: b.links,
+		View: b.view.Number, Members: b.view.Set(), Serving: b.view.ServingSet(), Hears: b.rawHears(),
+		Arbitrator: uint32(b.arbitratorNow()), Single: b.single}
+	if b.state == started && b.single != 0 {
+		s.State = signal.StateSingleUser
+	}
+}
+
+func (b *Block) become(s state) {
+	b.state = s
+	b.tellState()
+}
+
+// dynamicID is the own one, 0 before there is one.
+func (b *Block) dynamicID() uint32 {
+	if m := b.view.Member(b.node); m != nil {
+		return m.DynamicID
+	}
+	return 0
+}
+
+func (b *Block) isPresident() bool { return b.view.President == b.node }
+
+// active tells whether the node takes part in changes of the view: it is a member, and others may rely on that.
+func (b *Block) active() bool {
+	switch b.state {
+	case joining, started, stopping:
+		return true
+	case starting:
+		return b.phase >= phaseEpochs
+	}
+	return false
 }
 
 // workers calls f for each coordinator and ldm of the own node.
@@ -269,25 +415,28 @@ func (b *Block) workers(f func(a signal.Addr)) {
 
 // Invariants checks the block as a whole; it is called between signals.
 func (b *Block) Invariants() {
-	in := b.state == starting || b.state == started
-	if in && (!b.memberSet.Has(b.node) || !b.memberSet.Has(b.president) || b.dynamicID == 0) {
-		invariant.Failf("in state %d with president %d, who or we are no members", b.state, b.president)
+	in := b.active() || b.state == starting
+	if in && !b.view.Has(b.node) {
+		invariant.Failf("in state %d, but no member of view %d", b.state, b.view.Number)
 	}
-	if in != (len(b.members) > 0) && b.state != draining && b.state != failing && b.state != ended {
-		invariant.Failf("in state %d with %d members", b.state, len(b.members))
+	if in && uint32(b.view.President) != b.view.Members[0].Node {
+		invariant.Failf("president %d is not the member that has been there longest", b.view.President)
 	}
-	if len(b.members) != b.memberSet.Count() {
-		invariant.Failf("%d members, but %d in their set", len(b.members), b.memberSet.Count())
+	if !in && b.state != draining && b.state != ended && b.view.Number != 0 {
+		invariant.Failf("in state %d with view %d", b.state, b.view.Number)
 	}
-	if !b.memberSet.Covers(&b.lead.waiting) || !b.memberSet.Covers(&b.stop.waiting) {
+	set := b.view.Set()
+	if !set.Covers(&b.begin.waiting) || !set.Covers(&b.stop.waiting) || !set.Covers(&b.join.unconfirmed) {
 		invariant.Failf("the president waits for a node that is no member")
 	}
 	if (b.state == leaving) != (b.forgetting > 0) {
 		invariant.Failf("in state %d with %d blocks that forget an attempt", b.state, b.forgetting)
 	}
-	up := b.memberSet
-	up.Remove(b.node)
-	if in && !b.links.Covers(&up) {
-		invariant.Failf("in state %d without a link to each member", b.state)
+	others := set
+	others.Remove(b.node)
+	if b.state == starting && b.phase < phaseEpochs && !b.links.Covers(&others) {
+		invariant.Failf("in an attempt to start without a link to each member")
 	}
+	b.lead.invariants(b)
+	b.mem.invariants(b)
 }

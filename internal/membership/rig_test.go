@@ -1,10 +1,13 @@
 package membership
 
 import (
+	"fmt"
 	"testing"
 	"unsafe"
 
+	"github.com/cohortdb/cohort/internal/arbitrator"
 	"github.com/cohortdb/cohort/internal/event"
+	"github.com/cohortdb/cohort/internal/exitcode"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/kernel/kerneltest"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -18,6 +21,21 @@ type rig struct {
 	net *kerneltest.Net
 	n   [256]*node
 	cfg Config
+
+	blocked [256]signal.NodeSet  // by node: ids that it does not link with until they are freed
+	views   map[[3]uint32]string // run and number → members, as anybody has committed it
+	log     []line
+}
+
+// line is something that a script shows.
+type line struct {
+	at   int64
+	node uint8
+	text string
+}
+
+func (r *rig) say(n uint8, format string, args ...any) {
+	r.log = append(r.log, line{r.net.Now(), n, fmt.Sprintf(format, args...)})
 }
 
 // node is what a test sees of one data node, by its present process.
@@ -39,12 +57,31 @@ type node struct {
 	holdDrain bool // coordinators keep DrainConf back
 	holdPhase uint32
 	dict      [2]uint32 // members and president that the dictionary knows
+
+	seen        []uint32       // numbers of the views that its distribution committed
+	members     signal.NodeSet // of the newest
+	told        uint32         // newest view that its blocks were told to prepare
+	takeover    uint32         // newest TakeoverRep that its distribution heard
+	shut        bool           // gate of its first coordinator
+	stall       uint32         // milliseconds that its next HeardConf tells
+	trusts      int            // TrustOrds
+	frozen      bool           // its runtime does not run
+	single      uint32         // newest SingleOrd that its manager heard
+	holdPrepare bool           // coordinators keep ViewPrepareConf back
+	holdCommit  bool           // … ViewCommitConf
+	held        []signal.ViewReq
 }
 
 func newRig(t *testing.T, seed uint64, ids ...uint8) *rig {
 	r := &rig{t: t, net: kerneltest.New(seed), cfg: Config{LDMs: 2, TCs: 2, DrainTimeout: 1200 * ms}}
 	for i, id := range ids {
 		r.cfg.Nodes = append(r.cfg.Nodes, Node{ID: id, Group: uint16(i / 2)})
+	}
+	r.views = map[[3]uint32]string{}
+	r.net.Seen = func(n *kerneltest.Node, h *signal.Head) {
+		if h.Num == signal.NumLinkDownRep && n.Kind == signal.PeerData && h.From.Node() == n.ID && h.From.Block() == signal.BlockRuntime {
+			r.blocked[n.ID].Add(uint8(signal.As[signal.LinkRep](h).Node))
+		}
 	}
 	r.net.After = func(n *kerneltest.Node) {
 		if x := r.n[n.ID]; x != nil && x.b != nil {
@@ -67,6 +104,7 @@ func (r *rig) launch(id uint8, change func(*Config)) *node {
 	}
 	x := &node{}
 	r.n[id] = x
+	r.blocked[id] = signal.NodeSet{}
 	kn.Handle = func(h *signal.Head) { r.handle(kn, x, h) }
 	cfg := r.cfg
 	if change != nil {
@@ -105,10 +143,32 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			}
 			e := *signal.As[signal.ExitOrd](h)
 			x.exit, x.reason = &e, signal.As[signal.ExitOrd](h).Text()
+			again := ""
+			if e.Restart != 0 {
+				again = ", starts again"
+			}
+			r.say(n.ID, "exits: %s%s", exitcode.Text(int(e.Code)), again)
 			x.order = append(x.order, h.Num)
 			r.net.Kill(n.ID)
 		case signal.NumNodeFreeRep:
-			x.freed = append(x.freed, uint8(signal.As[signal.NodeFreeRep](h).Node))
+			f := uint8(signal.As[signal.NodeFreeRep](h).Node)
+			x.freed = append(x.freed, f)
+			r.blocked[n.ID].Remove(f)
+		case signal.NumLinkCloseOrd:
+			r.net.Close(n.ID, uint8(signal.As[signal.LinkCloseOrd](h).Node))
+		case signal.NumHeardReq:
+			c := conf[signal.HeardConf](n, h, signal.NumHeardConf)
+			c.Ref, c.Stall = signal.As[signal.HeardReq](h).Ref, x.stall
+			x.stall = 0
+			for i := range c.Age {
+				c.Age[i] = signal.NoRef
+				if last, up := r.net.Heard(n.ID, uint8(i)); up && i != 0 {
+					c.Age[i] = uint32((r.net.Now() - last) / ms)
+				}
+			}
+		case signal.NumTrustOrd:
+			x.trusts++
+			r.say(n.ID, "trusted again")
 		default:
 			r.t.Fatalf("the runtime hears %s", signal.Format(h))
 		}
@@ -132,12 +192,22 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 				return
 			}
 			conf[signal.DrainConf](n, h, signal.NumDrainConf).Ref = signal.As[signal.DrainReq](h).Ref
+		case signal.NumGateOrd:
+			if h.To == signal.MakeAddr(n.ID, signal.BlockTC, 0) {
+				x.shut = signal.As[signal.GateOrd](h).Shut != 0
+				r.say(n.ID, "%s", map[bool]string{true: "gates shut", false: "gates open"}[x.shut])
+			}
+		default:
+			r.view(n, x, h)
 		}
 	case signal.BlockDictionary, signal.BlockDistribution:
 		switch h.Num {
 		case signal.NumPhaseReq:
 			p := signal.As[signal.PhaseReq](h)
 			x.phases = append(x.phases, p.Phase)
+			if p.Phase == 0 {
+				x.seen = nil
+			}
 			if p.Phase == x.holdPhase && p.Phase != 0 {
 				return
 			}
@@ -147,11 +217,91 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			if h.To.Block() == signal.BlockDictionary {
 				conf[signal.NodeFailConf](n, h, signal.NumNodeFailConf).Node = signal.As[signal.NodeFailRep](h).Node
 			}
-		case signal.NumViewCommitReq:
-			m := signal.As[signal.ViewReq](h)
-			x.dict = [2]uint32{m.Count, m.President}
+		case signal.NumTakeoverRep:
+			x.takeover = signal.As[signal.TakeoverRep](h).View
+			r.say(n.ID, "takeover of view %d is done", x.takeover)
+		default:
+			r.view(n, x, h)
 		}
 	}
+}
+
+// view is a block's part in a change of the view.
+func (r *rig) view(n *kerneltest.Node, x *node, h *signal.Head) {
+	hold, num := x.holdPrepare, signal.NumViewPrepareConf
+	switch h.Num {
+	case signal.NumViewPrepareReq:
+	case signal.NumViewCommitReq:
+		hold, num = x.holdCommit, signal.NumViewCommitConf
+	default:
+		r.t.Fatalf("node %d: %s", n.ID, signal.Format(h))
+	}
+	v := signal.As[signal.ViewReq](h)
+	if h.To.Block() == signal.BlockDistribution {
+		r.seeView(n, x, v)
+	}
+	if hold && h.To.Block() == signal.BlockTC {
+		k := *v
+		k.Len = signal.HeadSize / 4
+		x.held = append(x.held, k)
+		return
+	}
+	answerView(n, v, num)
+}
+
+func answerView(n *kerneltest.Node, v *signal.ViewReq, num uint16) {
+	c := kernel.Send[signal.ViewConf](n.Env, v.From, v.To, num)
+	c.View, c.Attempt = v.View, v.Attempt
+}
+
+// letGo answers what blocks have kept back.
+func (r *rig) letGo(id uint8) {
+	x := r.n[id]
+	x.holdPrepare, x.holdCommit = false, false
+	for i := range x.held {
+		num := signal.NumViewPrepareConf
+		if x.held[i].Num == signal.NumViewCommitReq {
+			num = signal.NumViewCommitConf
+		}
+		answerView(r.net.Nodes[id], &x.held[i], num)
+	}
+	x.held = nil
+}
+
+// seeView checks what a node's distribution is told of views: all nodes commit the same, one after the other, each
+// prepared but for a process's first.
+func (r *rig) seeView(n *kerneltest.Node, x *node, v *signal.ViewReq) {
+	if v.Num == signal.NumViewPrepareReq {
+		if len(x.seen) == 0 || v.View != x.seen[len(x.seen)-1]+1 {
+			r.t.Fatalf("node %d prepares view %d after %v", n.ID, v.View, x.seen)
+		}
+		x.told = v.View
+		return
+	}
+	text := ""
+	x.members = signal.NodeSet{}
+	for _, m := range v.Members() {
+		x.members.Add(uint8(m.Node))
+		text += fmt.Sprintf(" %d%s", m.Node, [...]string{signal.MemberRecovering: "(recovering)", signal.MemberFollowing: "(following)", signal.MemberLeading: ""}[m.State])
+	}
+	if v.Single != 0 {
+		text += fmt.Sprintf(", only client %d", v.Single)
+	}
+	again := v.View == 1 // a start may be tried more than once
+	switch k := len(x.seen); {
+	case again:
+		x.seen = x.seen[:0]
+	case k > 0 && (v.View != x.seen[k-1]+1 || x.told != v.View):
+		r.t.Fatalf("node %d commits view %d after %v, having prepared %d", n.ID, v.View, x.seen, x.told)
+	}
+	x.seen = append(x.seen, v.View)
+	x.dict = [2]uint32{v.Count, v.President}
+	key := [3]uint32{v.Run[0], v.Run[1], v.View}
+	if was, ok := r.views[key]; ok && was != text {
+		r.t.Fatalf("view %d is%s for some and%s for node %d", v.View, was, text, n.ID)
+	}
+	r.views[key] = text
+	r.say(n.ID, "view %d:%s", v.View, text)
 }
 
 // linkAll links every pair of living processes that has no link, in random order.
@@ -160,7 +310,7 @@ func (r *rig) linkAll() {
 	for a := 1; a < 256; a++ {
 		for b := a + 1; b < 256; b++ {
 			x, y := r.net.Nodes[a], r.net.Nodes[b]
-			if x != nil && y != nil && !x.Dead() && !y.Dead() && !r.net.Linked(uint8(a), uint8(b)) && (x.Kind == signal.PeerData || y.Kind == signal.PeerData) {
+			if x != nil && y != nil && !x.Dead() && !y.Dead() && r.mayLink(uint8(a), uint8(b)) && (x.Kind == signal.PeerData || y.Kind == signal.PeerData) {
 				pairs = append(pairs, [2]uint8{uint8(a), uint8(b)})
 			}
 		}
@@ -173,6 +323,11 @@ func (r *rig) linkAll() {
 			r.net.Step(r.net.Now())
 		}
 	}
+}
+
+// mayLink tells whether the runtimes of two nodes would link.
+func (r *rig) mayLink(a, b uint8) bool {
+	return !r.net.Linked(a, b) && !r.net.Linked(b, a) && r.net.Quiet(a, b) && !r.blocked[a].Has(b) && !r.blocked[b].Has(a)
 }
 
 func (r *rig) started(ids ...uint8) func() bool {
@@ -197,23 +352,42 @@ func (r *rig) exited(ids ...uint8) func() bool {
 	}
 }
 
-// settled: all started; or, because somebody was lost just after another had started, those ended and the rest waits.
-func (r *rig) settled(ids ...uint8) func() bool {
-	return func() bool {
-		up, gone := 0, 0
+// heal lets the runtimes do what they do: processes that are to start again are started, nodes that may link do. It tells
+// whether all nodes have started, with the same view.
+func (r *rig) heal(d int64, ids ...uint8) bool {
+	until := r.net.Now() + d
+	for r.net.Now() < until {
+		r.net.Run(20 * ms)
 		for _, id := range ids {
-			switch r.n[id].b.state {
-			case started:
-				up++
-			case ended:
-				gone++
-			case waiting:
-			default:
-				return false
+			if x := r.n[id]; r.net.Nodes[id].Dead() && (x.exit == nil || x.exit.Restart != 0) {
+				r.launch(id, nil)
 			}
 		}
-		return up == len(ids) || up == 0 && gone > 0
+		r.linkAll()
+		if r.agree(ids...) {
+			return true
+		}
 	}
+	return false
+}
+
+// agree tells whether all of these nodes, and only these, are in one view, have started, and all is taken over.
+func (r *rig) agree(ids ...uint8) bool {
+	for _, id := range ids {
+		b, first := r.n[id].b, r.n[ids[0]].b
+		if b.state != started || b.view.Number != first.view.Number || len(b.view.Members) != len(ids) || b.taken != b.view.Number {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *rig) states(ids ...uint8) (s string) {
+	for _, id := range ids {
+		b := r.n[id].b
+		s += fmt.Sprintf(" node %d: state %d, view %d, president %d, taken %d, leads %d;", id, b.state, b.view.Number, b.view.President, b.taken, b.lead.state)
+	}
+	return s
 }
 
 // up launches and starts a cluster of all configured nodes.
@@ -246,19 +420,35 @@ func send[T any](r *rig, id uint8, num uint16) *T {
 	return kernel.Send[T](r.net.Nodes[id].Env, signal.MakeAddr(id, signal.BlockMembership, 0), signal.MakeAddr(49, signal.BlockMgm, 0), num)
 }
 
-// addMgm makes a management server that counts the answers to stop requests.
-func (r *rig) addMgm(ids ...uint8) *[]*signal.Head {
+// addMgm makes a management server that counts the answers to stop requests, and arbitrates.
+func (r *rig) addMgm(ids ...uint8) *[]*signal.Head { return r.addMgmAt(49, ids...) }
+
+func (r *rig) addMgmAt(id uint8, ids ...uint8) *[]*signal.Head {
 	answers := &[]*signal.Head{}
-	m := r.net.Add(49, signal.PeerMgm)
+	m := r.net.Add(id, signal.PeerMgm)
+	r.n[id], r.blocked[id] = &node{}, signal.NodeSet{}
+	m.Env.Place(signal.BlockArbitrator, 0, 0)
+	arb := arbitrator.New(m.Env, arbitrator.Config{Tell: func(text string) { r.say(id, "%s", text) }})
 	m.Handle = func(h *signal.Head) {
+		if h.To.Block() == signal.BlockArbitrator {
+			arb.Deliver(h)
+			arb.Invariants()
+			return
+		}
 		b := make([]uint32, h.Len)
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), len(b)*4), unsafe.Slice((*byte)(unsafe.Pointer(h)), h.Bytes()))
-		if h.Num == signal.NumStopConf || h.Num == signal.NumStopRef {
-			*answers = append(*answers, (*signal.Head)(unsafe.Pointer(&b[0])))
+		switch h.Num {
+		case signal.NumStopConf:
+			r.say(h.From.Node(), "agrees to stop")
+		case signal.NumStopRef:
+			r.say(h.From.Node(), "does not stop: %s", signal.As[signal.StopRef](h).Text())
+		default:
+			return
 		}
+		*answers = append(*answers, (*signal.Head)(unsafe.Pointer(&b[0])))
 	}
-	for _, id := range ids {
-		r.net.Link(49, id)
+	for _, n := range ids {
+		r.net.Link(id, n)
 	}
 	return answers
 }

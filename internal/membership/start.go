@@ -3,17 +3,17 @@ package membership
 // How nodes find each other and agree to start:
 //
 //	each node --PeerRep--> each other, when their link comes up and when its own state or links change
-//	president --StartReq--> all members --StartConf--> president
+//	president --StartReq--> all members: each block --ViewCommitReq / Conf--; --StartConf--> president
 //
-// A node proposes a start when it is ready, everybody who must be there is ready, all have links to each other, and its
-// number is the lowest of those.
+// A node proposes a start when it is ready, everybody who must be there is ready, all have links to each other, nobody
+// runs already, and its number is the lowest of those.
 //
-// | signal           | held, waiting    | starting                            | leaving | started, draining | failing |
-// | PeerRep          | note, maybe act  | note; leave if it left the attempt  | note    | note, refuse it   | note    |
-// | StartReq         | join or refuse   | refuse                              | refuse  | refuse            | refuse  |
-// | StartConf        | stale            | count, or stale                     | stale   | stale             | stale   |
-// | StartRef         | stale            | leave, or stale                     | stale   | stale             | stale   |
-// | JoinRef          | exit             | exit                                | exit    | exit              | stale   |
+// | signal           | held, waiting    | starting                            | leaving | joining, started, stopping | draining |
+// | PeerRep          | note, maybe act  | note; leave if it left the attempt  | note    | note; maybe take it in     | note     |
+// | StartReq         | join or refuse   | refuse                              | refuse  | refuse                     | refuse   |
+// | StartConf        | stale            | count, or stale                     | stale   | stale                      | stale    |
+// | StartRef         | stale            | leave, or stale                     | stale   | stale                      | stale    |
+// | JoinRef          | exit             | exit                                | exit    | exit                       | exit     |
 
 import (
 	"github.com/cohortdb/cohort/internal/event"
@@ -35,6 +35,13 @@ type peer struct {
 	heard uint32 // our newest StartReq that it has seen
 	asked uint32 // our newest StartReq that was sent to it since the link is up; 0 = none
 	seen  uint32 // its newest StartReq that we have seen since the link is up; 0 = none
+
+	lost   bool   // a member whose link has ended
+	forced bool   // … and that had said that it stops
+	going  bool   // it leads nothing any more and wants to be out of the view (LeaveGo)
+	lags   bool   // the president wants it out of the view: it does not finish an epoch, or does not answer
+	beat   beat   // its newest heartbeat
+	ping   uint32 // newest Ping of it that was answered
 }
 
 // poke makes a node that may need nobody else look whether it can start. It goes round by the job buffer, so that all
@@ -46,21 +53,27 @@ func (b *Block) onLinkUpRep(r *signal.LinkRep) {
 	b.toManager(&r.Head)
 	if signal.Peer(r.Kind) != signal.PeerData {
 		invariant.That(!b.fail[n].busy, "a node id is used again only after it was freed")
+		b.outer.Add(n)
 		if signal.Peer(r.Kind) == signal.PeerAPI {
 			for i := range b.env.Instances(signal.BlockLDM) {
 				u := kernel.Send[signal.NodeUpRep](b.env, signal.MakeAddr(b.node, signal.BlockLDM, uint16(i)), b.self, signal.NumNodeUpRep)
 				u.Node = uint32(n)
 			}
 		}
+		b.outerChanged(n)
 		return
 	}
 	invariant.That(n != b.node && n >= 1 && n <= signal.MaxDataNode && !b.links.Has(n), "a data node's links come up once")
 	b.links.Add(n)
 	p := &b.peers[n]
-	*p = peer{group: p.group}
+	*p = peer{group: p.group, lost: p.lost}
 	b.tellPeer(n)
-	if required := b.required(); b.links.Covers(&required) && b.state <= waiting {
-		b.tellPeers() // each link beyond the last one needed decides who else takes part
+	if b.state <= waiting { // who else takes part depends on all links
+		b.tellPeers()
+	}
+	if b.active() {
+		b.prepareOn()
+		b.heardChanged()
 	}
 }
 
@@ -87,12 +100,13 @@ func (b *Block) tellPeer(n uint8) {
 		s = signal.PeerReady
 	case started:
 		s = signal.PeerStarted
-	case draining:
+	case stopping, draining:
 		s = signal.PeerStopping
 	}
 	r := kernel.Send[signal.PeerRep](b.env, peerAt(n), b.self, signal.NumPeerRep)
 	r.State, r.Group, r.LDMs, r.TCs = s, b.group, uint32(b.cfg.LDMs), uint32(b.cfg.TCs)
 	r.Heard, r.GCI, r.Links = b.peers[n].seen, b.gci.Words(), b.links
+	r.Run, r.View = b.run, b.view.Number
 }
 
 func (b *Block) tellPeers() {
@@ -112,35 +126,48 @@ func (b *Block) onPeerRep(r *signal.PeerRep) {
 		return
 	}
 	if !b.configured.Has(n) || r.Group != b.peers[n].group {
-		b.refuse(n, signal.JoinRefOther, "the configuration of the others does not have this node in this node group: give all nodes the same configuration")
+		b.refuse(n, signal.JoinRefConfig, "the configuration of the others does not have this node in this node group: give all nodes the same configuration")
 		return
 	}
 	p := &b.peers[n]
+	ran := p.known && p.state == signal.PeerStarted
 	p.known, p.state, p.ldms, p.tcs = true, r.State, r.LDMs, r.TCs
 	p.gci, p.links, p.heard = signal.JoinGCI(r.GCI), r.Links, r.Heard
 	switch b.state {
 	case waiting:
+		if p.state == signal.PeerStarted && !ran {
+			b.tellPeer(n) // it takes us in when it knows our links
+		}
 		b.tryStart()
 	case starting:
 		// The president leaves with each member, and each member with the president.
 		left := p.state == signal.PeerReady || p.state == signal.PeerHeld
 		switch {
-		case left && b.isPresident() && b.memberSet.Has(n) && p.heard == b.attempt:
-			b.leave()
-		case left && n == b.president:
-			b.leave()
+		case left && b.isPresident() && b.view.Has(n) && p.heard == b.attempt && b.mayGiveUp():
+			b.giveUp()
+		case left && n == b.view.President:
+			b.giveUp()
 		}
-	case started:
-		if !b.memberSet.Has(n) && p.state != signal.PeerStopping {
-			b.refuseNewcomer(n)
+	case joining, started, stopping:
+		if p.ran() && !b.view.Has(n) && b.outranks(r) {
+			b.refuse(n, signal.JoinRefOut, "the other data nodes run without this one: it starts again")
 		}
+		b.act()
 	}
 }
 
-// refuseNewcomer turns a node away that comes after the start.
-func (b *Block) refuseNewcomer(n uint8) {
-	b.refuse(n, signal.JoinRefRunning, "joining a running cluster is not supported yet: stop the cluster and start all data nodes together")
+// outranks tells which of two nodes that run without each other goes on: of one run of the cluster the one with the newer
+// view, since it has put the other out. Two clusters that were started without each other are an operator's mistake (he
+// said that nobody need be waited for); one of them ends.
+func (b *Block) outranks(r *signal.PeerRep) bool {
+	if r.Run == b.run {
+		return b.view.Number > r.View
+	}
+	return b.run[0] < r.Run[0] || b.run[0] == r.Run[0] && b.run[1] < r.Run[1]
 }
+
+// ran tells whether a peer runs in a cluster.
+func (p *peer) ran() bool { return p.state == signal.PeerStarted || p.state == signal.PeerStopping }
 
 // refuse tells a node that it cannot be in this cluster.
 func (b *Block) refuse(n uint8, code uint32, text string) {
@@ -151,11 +178,11 @@ func (b *Block) refuse(n uint8, code uint32, text string) {
 }
 
 func (b *Block) onJoinRef(r *signal.JoinRef) {
-	if b.state == failing {
-		b.Stale++
+	b.report(event.JoinRefused, uint32(b.node), uint32(r.From.Node()), r.Code)
+	if r.Code == signal.JoinRefOut {
+		b.exit(exitcode.PutOut, signal.StopRestart, r.Text())
 		return
 	}
-	b.report(event.JoinRefused, uint32(b.node), uint32(r.From.Node()), r.Code)
 	b.exit(exitcode.Refused, 0, r.Text())
 }
 
@@ -167,11 +194,6 @@ func (b *Block) onStartOrd() {
 	b.become(waiting)
 	b.tellPeers()
 	b.tryStart()
-}
-
-func (b *Block) become(s state) {
-	b.state = s
-	b.tellState()
 }
 
 // ready tells whether a peer can take part in an attempt.
@@ -187,6 +209,9 @@ func (b *Block) tryStart() {
 	for n := b.links.Next(0); n != 0; n = b.links.Next(n) {
 		if b.peers[n].ready() {
 			set.Add(n)
+		}
+		if b.peers[n].ran() {
+			return // it takes us in
 		}
 	}
 	required := b.required()
@@ -242,7 +267,7 @@ func (b *Block) everyGroup(set *signal.NodeSet) bool {
 
 // propose makes the own node president of an attempt.
 func (b *Block) propose(set *signal.NodeSet) {
-	b.lead.attempts++
+	b.begin.attempts++
 	newest := b.gci
 	var members []signal.Member
 	for n := set.Next(0); n != 0; n = set.Next(n) {
@@ -253,21 +278,21 @@ func (b *Block) propose(set *signal.NodeSet) {
 			m.LDMs, m.TCs = uint32(b.cfg.LDMs), uint32(b.cfg.TCs)
 		} else {
 			newest = max(newest, p.gci)
-			p.asked = b.lead.attempts
+			p.asked = b.begin.attempts
 		}
 		members = append(members, m)
 	}
 	first := (newest>>32 + 1) << 32
+	run := [2]uint32{uint32(b.env.Rand()) | 1, uint32(b.env.Rand() >> 32)}
 	for _, m := range members {
 		if n := uint8(m.Node); n != b.node {
 			r := (*signal.StartReq)(b.env.Put(peerAt(n), b.self, signal.NumStartReq, signal.StartReqSize(len(members))))
-			r.President, r.Attempt, r.GCI, r.Count = uint32(b.node), b.lead.attempts, first.Words(), uint32(len(members))
+			r.President, r.Attempt, r.GCI, r.Run, r.Count = uint32(b.node), b.begin.attempts, first.Words(), run, uint32(len(members))
 			copy(r.Members(), members)
 		}
 	}
-	b.join(b.node, b.lead.attempts, first, members)
-	b.lead.waiting, b.lead.phase = b.memberSet, 0
-	b.lead.heard(b, b.node)
+	b.begin.waiting, b.begin.phase = *set, 0
+	b.enter(b.node, b.begin.attempts, first, run, members)
 }
 
 // onStartReq hears a president's proposal.
@@ -293,50 +318,58 @@ func (b *Block) onStartReq(r *signal.StartReq) {
 	case !b.links.Covers(&others):
 		code = signal.StartRefLinks
 	}
-	num := signal.NumStartConf
 	if code != 0 {
-		num = signal.NumStartRef
+		c := kernel.Send[signal.StartConf](b.env, r.From, b.self, signal.NumStartRef)
+		c.President, c.Attempt, c.Code = r.President, r.Attempt, code
+		return
 	}
-	c := kernel.Send[signal.StartConf](b.env, r.From, b.self, num)
-	c.President, c.Attempt, c.Code = r.President, r.Attempt, code
-	if code == 0 {
-		b.join(n, r.Attempt, signal.JoinGCI(r.GCI), r.Members())
-	}
+	b.enter(n, r.Attempt, signal.JoinGCI(r.GCI), r.Run, r.Members())
 }
 
-// join makes the own node take part in an attempt.
-func (b *Block) join(president uint8, attempt uint32, first signal.GCI, members []signal.Member) {
-	b.members = append(b.members[:0], members...)
-	b.memberSet = signal.NodeSet{}
-	b.president, b.attempt = president, attempt
-	for _, m := range b.members {
-		b.memberSet.Add(uint8(m.Node))
-		if uint8(m.Node) == b.node {
-			b.dynamicID = m.DynamicID
-		}
-	}
+// enter makes the own node take part in an attempt: its blocks get the first view.
+func (b *Block) enter(president uint8, attempt uint32, first signal.GCI, run [2]uint32, members []signal.Member) {
+	b.view.Take(1, uint32(president), members)
+	b.attempt, b.run, b.join.running = attempt, run, 0
+	b.mem = follower{ask: b.mem.ask + 1}
 	b.become(starting)
 	b.phaseDone(1)
-	tell := func(a signal.Addr) {
-		r := (*signal.ViewReq)(b.env.Put(a, b.self, signal.NumViewCommitReq, signal.ViewReqSize(len(b.members))))
-		r.View, r.Attempt, r.President, r.GCI, r.Count = 1, attempt, uint32(president), first.Words(), uint32(len(b.members))
-		copy(r.Members(), b.members)
-	}
-	tell(b.at(signal.BlockDistribution))
-	tell(b.at(signal.BlockDictionary))
-	b.workers(tell)
+	b.tellCommit(first)
 }
 
-// leave gives the attempt up; the own blocks forget it before the node is ready again.
-func (b *Block) leave() {
-	b.lead.waiting = signal.NodeSet{}
-	b.members, b.memberSet = b.members[:0], signal.NodeSet{}
-	president, attempt := b.president, b.attempt
-	b.president, b.dynamicID, b.phase = 0, 0, 0
+// entered answers the proposal when all own blocks have the first view.
+func (b *Block) entered() {
+	c := kernel.Send[signal.StartConf](b.env, peerAt(b.view.President), b.self, signal.NumStartConf)
+	c.President, c.Attempt, c.Code = uint32(b.view.President), b.attempt, 0
+}
+
+// mayGiveUp tells whether nobody can have let clients in yet, as far as this node knows: it has not finished phase 5, or is
+// the president and has not yet told anybody to.
+func (b *Block) mayGiveUp() bool {
+	return !b.active() || b.isPresident() && b.begin.phase < phaseStarted
+}
+
+// giveUp gives the attempt up; the own blocks forget it before the node is ready again.
+func (b *Block) giveUp() {
+	if b.state == leaving {
+		return
+	}
+	b.begin.waiting = signal.NodeSet{}
+	president, attempt := uint32(b.view.President), b.attempt
+	b.view.Clear()
+	b.phase, b.single, b.taken = 0, 0, 0
+	b.mem = follower{ask: b.mem.ask}
+	b.lead.state = leadIdle
+	b.hear.forget()
+	b.arb.forget()
+	b.openGates()
+	for n := b.configured.Next(0); n != 0; n = b.configured.Next(n) {
+		b.peers[n].lost, b.peers[n].beat = false, beat{}
+	}
 	b.forgetting = 2
 	b.become(leaving)
 	for _, block := range [...]uint8{signal.BlockDistribution, signal.BlockDictionary} {
-		b.toPhase(block, president, attempt, 0)
+		r := kernel.Send[signal.PhaseReq](b.env, b.at(block), b.self, signal.NumPhaseReq)
+		r.President, r.Attempt, r.Phase = president, attempt, 0
 	}
 }
 
@@ -344,6 +377,12 @@ func (b *Block) leave() {
 func (b *Block) forgotten() {
 	if b.forgetting--; b.forgetting > 0 {
 		return
+	}
+	for n := b.configured.Next(0); n != 0; n = b.configured.Next(n) {
+		if b.fail[n].late {
+			b.fail[n].late = false
+			b.free(n)
+		}
 	}
 	b.become(waiting)
 	b.tellPeers()
@@ -355,7 +394,7 @@ func (b *Block) missing() signal.NodeSet {
 	required := b.required()
 	gone := required.Minus(&b.links)
 	if b.state == starting && b.isPresident() {
-		return b.lead.waiting
+		return b.begin.waiting
 	}
 	if !gone.Empty() || b.state != waiting {
 		return gone
@@ -370,7 +409,7 @@ func (b *Block) missing() signal.NodeSet {
 	return gone
 }
 
-// reportWaiting says every few seconds for whom the start waits.
+// reportWaiting says every few seconds what the start waits for.
 func (b *Block) reportWaiting() {
 	if b.state >= started {
 		return
@@ -379,13 +418,34 @@ func (b *Block) reportWaiting() {
 	if b.state == held {
 		return
 	}
-	gone := b.missing()
-	b.report(event.StartReport, uint32((b.env.Now()-b.began)/second), 1, gone[0], gone[1], gone[2], gone[3], gone[4])
+	kind, gone := uint32(event.StartWaitsNodes), b.missing()
+	switch {
+	case b.state == joining && b.join.running != 0:
+		kind, gone = event.StartWaitsPhase+b.join.running, signal.NodeSet{}
+	case b.state == joining:
+		kind, gone = event.StartWaitsPresident, signal.NodeSet{}
+		gone.Add(b.view.President)
+	case b.state == waiting:
+		running := signal.NodeSet{}
+		for n := b.links.Next(0); n != 0; n = b.links.Next(n) {
+			if b.peers[n].ran() {
+				running.Add(n)
+			}
+		}
+		if !running.Empty() {
+			kind, gone = event.StartWaitsPresident, running
+		}
+	}
+	b.report(event.StartReport, uint32((b.env.Now()-b.began)/second), kind, gone[0], gone[1], gone[2], gone[3], gone[4])
 }
 
 func (b *Block) onStartTimeout() {
 	if b.state < started && b.state != held {
 		gone := b.missing()
-		b.exit(exitcode.StartFailed, 0, "the cluster did not start within StartFailureTimeout; missing: node "+listOf(&gone)+": start these nodes, or set StartFailureTimeout=0 to wait for ever")
+		text := "; missing: node " + listOf(&gone)
+		if gone.Empty() {
+			text = ""
+		}
+		b.exit(exitcode.StartFailed, 0, "the node did not start within StartFailureTimeout"+text+": start the other data nodes, or set StartFailureTimeout=0 to wait for ever")
 	}
 }

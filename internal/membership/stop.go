@@ -6,14 +6,20 @@ package membership
 //	president --StopStepReq(drain)--> all members: each tc and ldm --DrainReq / DrainConf--; --StopStepConf--> president
 //	president --StopStepReq(exit)--> all members --ExitOrd--> runtime
 //
-// A node that is stopped alone, by force, drains and exits without asking; the others then lose it.
+// While the cluster stops no view changes: a member that is lost has stopped.
+//
+// | signal            | started, stopping, joining | draining               | others |
+// | ClusterStopReq    | president: begin           | stale                  | stale  |
+// | StopStepReq drain | drain                      | stale                  | stale  |
+// | StopStepReq exit  | exit                       | exit                   | stale  |
+// | StopStepConf      | president: count           | president: count       | stale  |
+// | DrainConf         | leave.go                   | count                  | stale  |
 
 import (
 	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/exitcode"
-	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
 )
@@ -27,50 +33,16 @@ const (
 // codeStopRefused is NDB's "stop failed".
 const codeStopRefused = 2002
 
-// stopping is what is under way when the node or the cluster stops.
-type stopping struct {
+// clusterStop is what is under way when the cluster stops.
+type clusterStop struct {
 	flags   uint32
 	code    uint32 // exit status
 	reason  string
-	owed    int            // coordinators and ldms that are not drained
+	owed    int            // coordinators and ldms that are not drained, of a planned stop of any kind
 	ref     uint32         // of the DrainReqs that are out
-	alone   bool           // only this node stops
 	waiting signal.NodeSet // president: members that are not drained
 	leading bool           // president: the steps of a stop are under way
 	exiting bool           // president: the last step was sent
-}
-
-// onStopReq hears that somebody wants the node to stop. From is the management server, whose request the manager
-// passed on as it was.
-func (b *Block) onStopReq(r *signal.StopReq) {
-	nodes := signal.NodeSet(r.Nodes)
-	force := r.Flags&(signal.StopForce|signal.StopAbort) != 0
-	all := r.Flags&signal.StopAll != 0 || nodes.Covers(&b.memberSet)
-	if b.state == started && r.Flags&signal.StopAll == 0 && !force {
-		b.stopRef(r, "stopping node "+listOf(&nodes)+" would end the cluster, since taking over a node's part is not supported yet: stop the whole cluster, or use force")
-		return
-	}
-	c := kernel.Send[signal.StopConf](b.env, r.From, b.self, signal.NumStopConf)
-	c.Ref = r.Ref
-	switch {
-	case b.state < started:
-		b.exit(exitcode.Done, restartFlags(r.Flags), "stopped before it had started, as management asked")
-	case b.state > started:
-		b.Stale++
-	case all:
-		s := kernel.Send[signal.ClusterStopReq](b.env, peerAt(b.president), b.self, signal.NumClusterStopReq)
-		s.Flags = r.Flags
-	default:
-		b.stop = stopping{flags: r.Flags, code: exitcode.Done, reason: "stopped by force, as management asked", alone: true}
-		b.drain(event.StopScopeNode)
-		b.tellPeers()
-	}
-}
-
-func (b *Block) stopRef(r *signal.StopReq, text string) {
-	s := (*signal.StopRef)(b.env.Put(r.From, b.self, signal.NumStopRef, uint32(sizeofStopRef)+signal.Pad(uint32(len(text)))))
-	s.Ref, s.Code, s.TextLen = r.Ref, codeStopRefused, uint32(len(text))
-	kernel.PutBytes(tailOf(s), text)
 }
 
 // restartFlags is what ExitOrd tells the runtime: nothing, or how to start again.
@@ -83,27 +55,40 @@ func restartFlags(flags uint32) uint32 {
 
 // onClusterStopReq makes the president stop the cluster.
 func (b *Block) onClusterStopReq(r *signal.ClusterStopReq) {
-	if b.state != started || !b.isPresident() || b.stop.leading {
+	if b.state != started && b.state != stopping || !b.isPresident() || b.stop.leading {
 		b.Stale++
 		return
 	}
 	b.stopAll(r.Flags, exitcode.Done, 0)
 }
 
-// onLagRep hears that a member does not finish an epoch.
+// onLagRep hears that a member does not finish an epoch: it is put out, or ends by itself if it is the own one. If the
+// others cannot go on without it the cluster stops, rather than wait for ever.
 func (b *Block) onLagRep(r *signal.LagRep) {
-	if b.state != started || !b.isPresident() || b.stop.leading {
+	n := uint8(r.Node)
+	if b.state != started && b.state != stopping || !b.isPresident() || b.stop.leading || !b.view.Has(n) || b.peers[n].lags {
 		b.Stale++
 		return
 	}
-	b.stopAll(signal.StopAll|signal.StopAbort, exitcode.Lagging, r.Node)
+	set := b.view.Set()
+	if !b.serves(set, n) || set.Count() == 1 {
+		b.stopAll(signal.StopAll|signal.StopAbort, exitcode.Lagging, r.Node)
+		return
+	}
+	one := signal.NodeSet{}
+	one.Add(n)
+	b.putOutLate(one, "did not finish epoch "+number(r.GCI[1])+"/"+number(r.GCI[0])+" within "+number(r.Millis)+" ms")
+	if b.state != ended {
+		b.act()
+	}
 }
 
 // stopAll begins to lead the cluster to its end.
 func (b *Block) stopAll(flags, code, node uint32) {
-	b.stop.leading, b.stop.waiting = true, b.memberSet
+	b.stop.leading, b.stop.waiting = true, b.view.Set()
 	b.stop.flags, b.stop.code = flags, code
-	for _, m := range b.members {
+	b.lead.rest()
+	for _, m := range b.view.Members {
 		b.step(uint8(m.Node), signal.StopDrain, flags, code, node)
 	}
 	b.env.Tick(b.self, b.cfg.DrainTimeout+second, tickMembers, 0, 0)
@@ -116,7 +101,7 @@ func (b *Block) step(n uint8, step, flags, code, node uint32) {
 
 // onStopStepReq runs a step of the stop.
 func (b *Block) onStopStepReq(r *signal.StopStepReq) {
-	if r.From.Node() != b.president || b.state != started && b.state != draining {
+	if r.From.Node() != b.view.President || !b.active() && b.state != draining {
 		b.Stale++
 		return
 	}
@@ -125,40 +110,48 @@ func (b *Block) onStopStepReq(r *signal.StopStepReq) {
 		return
 	}
 	if b.state == draining {
-		invariant.That(b.stop.alone, "a cluster stops once")
-		b.stop.alone = false // it answers the president instead of going by itself
+		b.Stale++
 		return
 	}
-	b.stop.flags, b.stop.code, b.stop.alone = r.Flags, r.Code, false
+	b.stop.flags, b.stop.code = r.Flags, r.Code
 	b.stop.reason = "stopped with the cluster, as management asked"
 	if r.Code == exitcode.Lagging {
 		var set signal.NodeSet
 		set.Add(uint8(r.Node))
 		b.stop.reason = "node " + listOf(&set) + " did not finish an epoch in time, so the cluster stops: see whether its machine is overloaded, or raise TimeBetweenEpochsTimeout"
 	}
-	b.drain(event.StopScopeCluster)
+	b.leave.stage = leaveNone
+	b.lead.rest()
+	b.join.unconfirmed = signal.NodeSet{}
+	b.report(event.NDBStopStarted, event.StopScopeCluster)
+	b.become(draining)
+	b.openGates()
+	b.drain(b.stop.flags, true)
 }
 
-// drain lets no new transaction begin and waits, with a bound, until those under way have ended.
-func (b *Block) drain(scope uint32) {
-	b.report(event.NDBStopStarted, scope)
-	b.become(draining)
+// drain lets no new transaction begin and waits, with a bound, until those under way have ended; at the ldms too if
+// nobody goes on after it.
+func (b *Block) drain(flags uint32, all bool) {
 	b.stop.ref++
+	b.stop.owed = 0
 	abort := uint32(0)
 	bound := b.cfg.DrainTimeout
-	if b.stop.flags&signal.StopAbort != 0 {
+	if flags&signal.StopAbort != 0 {
 		abort, bound = 1, min(bound, tellTime)
 	}
 	b.workers(func(a signal.Addr) {
+		if !all && a.Block() != signal.BlockTC {
+			return
+		}
 		r := kernel.Send[signal.DrainReq](b.env, a, b.self, signal.NumDrainReq)
 		r.Ref, r.Abort = b.stop.ref, abort
 		b.stop.owed++
 	})
-	b.env.Tick(b.self, bound, tickDrain, 0, 0)
+	b.env.Tick(b.self, bound, tickDrain, b.stop.ref, 0)
 }
 
 func (b *Block) onDrainConf(r *signal.DrainConf) {
-	if b.state != draining || r.Ref != b.stop.ref || b.stop.owed == 0 {
+	if r.Ref != b.stop.ref || b.stop.owed == 0 {
 		b.Stale++
 		return
 	}
@@ -167,8 +160,8 @@ func (b *Block) onDrainConf(r *signal.DrainConf) {
 	}
 }
 
-func (b *Block) onDrainTimeout() {
-	if b.state == draining && b.stop.owed > 0 {
+func (b *Block) onDrainTimeout(ref uint32) {
+	if ref == b.stop.ref && b.stop.owed > 0 {
 		b.stop.owed = 0
 		b.drained()
 	}
@@ -176,11 +169,11 @@ func (b *Block) onDrainTimeout() {
 
 // drained goes on after the transactions have ended.
 func (b *Block) drained() {
-	if b.stop.alone {
-		b.exit(b.stop.code, restartFlags(b.stop.flags), b.stop.reason)
+	if b.state != draining {
+		b.leaveDrained()
 		return
 	}
-	c := kernel.Send[signal.StopStepConf](b.env, peerAt(b.president), b.self, signal.NumStopStepConf)
+	c := kernel.Send[signal.StopStepConf](b.env, peerAt(b.view.President), b.self, signal.NumStopStepConf)
 	c.Step = signal.StopDrain
 }
 
@@ -200,7 +193,7 @@ func (b *Block) onMemberStopped(n uint8) {
 	case b.stop.leading:
 		b.stop.waiting.Remove(n)
 		b.lastStep()
-	case n == b.president && !b.stop.alone: // it is gone before it could tell us to go
+	case n == b.view.President: // it is gone before it could tell us to go
 		b.exit(b.stop.code, restartFlags(b.stop.flags), b.stop.reason)
 	}
 }
@@ -218,7 +211,7 @@ func (b *Block) lastStep() {
 		return
 	}
 	b.stop.exiting = true
-	for _, m := range b.members {
+	for _, m := range b.view.Members {
 		b.step(uint8(m.Node), signal.StopExit, b.stop.flags, b.stop.code, 0)
 	}
 }
@@ -238,8 +231,12 @@ func (b *Block) exit(code, restart uint32, reason string) {
 		}
 		b.reportText(event.NDBStopForced, reason, action, 0, code, phase, 0)
 	}
-	b.lead.waiting, b.stop.waiting, b.forgetting = signal.NodeSet{}, signal.NodeSet{}, 0
+	b.begin.waiting, b.stop.waiting, b.join.unconfirmed, b.forgetting = signal.NodeSet{}, signal.NodeSet{}, signal.NodeSet{}, 0
+	b.lead.rest()
 	b.become(ended)
+	if len(reason) > 1000 {
+		reason = reason[:1000]
+	}
 	e := (*signal.ExitOrd)(b.env.Put(b.at(signal.BlockRuntime), b.self, signal.NumExitOrd, uint32(sizeofExitOrd)+signal.Pad(uint32(len(reason)))))
 	e.Code, e.Restart, e.TextLen = code, restart, uint32(len(reason))
 	kernel.PutBytes(tailOf(e), reason)
@@ -264,4 +261,17 @@ func listOf(s *signal.NodeSet) string {
 		t = append(t, '0'+n%10)
 	}
 	return string(t)
+}
+
+// number writes a number for a message.
+func number(n uint32) string {
+	var t [10]byte
+	i := len(t)
+	for {
+		i--
+		t[i] = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			return string(t[i:])
+		}
+	}
 }

@@ -16,6 +16,8 @@ type PeerRep struct {
 	Heard uint32    // number of the receiver's newest StartReq that the sender has seen; 0 = none
 	GCI   [2]uint32 // newest epoch that the sender has seen
 	Links NodeSet   // data nodes that the sender has a link to
+	Run   [2]uint32 // of the cluster that the sender runs in
+	View  uint32    // committed at the sender
 }
 
 // How a data node is, as its peers need to know it.
@@ -50,6 +52,7 @@ type StartReq struct {
 	President uint32
 	Attempt   uint32    // number of this attempt of this president
 	GCI       [2]uint32 // the first epoch to come
+	Run       [2]uint32 // random number of this run of the cluster
 	Count     uint32
 }
 
@@ -108,8 +111,8 @@ func (r *JoinRef) Text() string { return string(tail(r, 0, r.TextLen)) }
 
 // Codes of a JoinRef.
 const (
-	JoinRefRunning = 1 + iota // the cluster runs already, and joining it is not supported yet
-	JoinRefOther              // the nodes started without the newcomer
+	JoinRefOut    = 1 + iota // the others went on without the newcomer, which does not know it: it has to start again
+	JoinRefConfig            // its configuration is another one
 )
 
 // ClusterStopReq asks the president to stop the whole cluster in order.
@@ -141,6 +144,38 @@ const (
 	StopDrain = 1 + iota // admit nothing, let transactions end
 	StopExit             // end the process
 )
+
+// LeaveReq asks for a planned stop of single nodes. Nodes is all that are asked to stop with the sender.
+//
+//	manager --StopReq--> membership --LeaveReq(LeaveHand)--> president --LeaveConf--> membership      or LeaveRef
+//	a view in which the node follows; it drains its coordinators
+//	membership --LeaveReq(LeaveGo)--> all members; a view without the node
+type LeaveReq struct {
+	Head
+	Nodes NodeSet
+	Flags uint32 // Stop flags
+	Step  uint32 // one of the Leave constants
+}
+
+// Steps of a node that leaves.
+const (
+	LeaveHand  = 1 + iota // may it go? then it hands its primaries over
+	LeaveGo               // it leads nothing any more and wants to be out of the view
+	LeaveAgain            // a new president hears that the sender hands its primaries over, as another one has agreed to
+)
+
+// LeaveConf: the president has begun to hand the sender's primaries over.
+type LeaveConf struct{ Head }
+
+// LeaveRef refuses.
+type LeaveRef struct {
+	Head
+	Code    uint32
+	TextLen uint32
+}
+
+// Text is the reason for an operator.
+func (r *LeaveRef) Text() string { return string(tail(r, 0, r.TextLen)) }
 
 // LagRep is the distribution's word to its membership that a node does not finish an epoch.
 type LagRep struct {
@@ -212,6 +247,11 @@ func init() {
 	register[ClusterStopReq](NumClusterStopReq, fromData, nil)
 	register[StopStepReq](NumStopStepReq, fromData, nil)
 	register[StopStepConf](NumStopStepConf, fromData, nil)
+	register[LeaveReq](NumLeaveReq, fromData, nil)
+	register[LeaveConf](NumLeaveConf, fromData, nil)
+	register(NumLeaveRef, fromData, func(p *LeaveRef, n uint32) bool {
+		return p.TextLen <= 1024 && n == uint32(unsafe.Sizeof(*p))+Pad(p.TextLen)
+	})
 	register[LagRep](NumLagRep, 0, nil)
 	register[EpochRep](NumEpochRep, 0, nil)
 	register[PlaceReq](NumPlaceReq, 0, nil)

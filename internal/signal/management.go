@@ -88,6 +88,10 @@ type StopRef struct {
 func (r *StopRef) Text() string { return string(tail(r, 0, r.TextLen)) }
 
 // SingleReq lets only one client in (Node), or all again (0). The answer comes when transactions of others have ended.
+// The mode is part of the view, so that all members change it at the same place in its course, and who joins knows it:
+//
+//	mgm --SingleReq--> manager --SingleOrd--> membership --SingleOrd--> president: a view with Single
+//	membership --SingleOrd--> manager --SingleOrd--> each tc and ldm; --SingleConf--> mgm
 type SingleReq struct {
 	Head
 	Ref  uint32
@@ -104,6 +108,7 @@ type SingleConf struct {
 // SingleOrd makes coordinators and ldms refuse what does not come from the client Node (299); 0 = let all in. What others
 // have open is rolled back if it can be. Each answers the manager with a SingleConf (Ref as here) when nothing of others
 // is left with it, at once if Node is 0; a newer SingleOrd takes the place of one that is not answered yet.
+// On its way there it is first a wish, then an order, of memberships (SingleReq).
 type SingleOrd struct {
 	Head
 	Ref  uint32
@@ -222,7 +227,7 @@ func init() {
 	register[StartOrd](NumStartOrd, fromMgm, nil)
 	register[SingleReq](NumSingleReq, fromMgm, nil)
 	register[SingleConf](NumSingleConf, fromData, nil)
-	register[SingleOrd](NumSingleOrd, 0, nil)
+	register[SingleOrd](NumSingleOrd, fromData, nil)
 	register(NumDumpOrd, fromMgm, func(p *DumpOrd, n uint32) bool { return n == uint32(unsafe.Sizeof(*p)) && p.N <= 16 })
 	register[ReportReq](NumReportReq, fromMgm, nil)
 	register[ReportConf](NumReportConf, fromData, nil)

@@ -111,6 +111,9 @@ const (
 	NumClusterStopReq   // membership → president: stop the cluster
 	NumStopStepReq      // president → members
 	NumStopStepConf     // member → president
+	NumLeaveReq         // membership → president: the sender wants to stop alone
+	NumLeaveConf        // back
+	NumLeaveRef         // back
 	NumLagRep           // distribution → membership: a node does not finish an epoch
 	NumEpochRep         // distribution → manager: the newest epoch
 	NumPlaceReq         // dictionary → distribution: where do fragments go
@@ -171,7 +174,7 @@ const (
 	// Single user mode (management.go).
 	NumSingleReq  // mgm → manager
 	NumSingleConf // back
-	NumSingleOrd  // manager → tc, ldm
+	NumSingleOrd  // manager → membership → president → view → membership → manager → tc, ldm
 
 	// Lists for operators (list.go).
 	NumListReq  // mgm → manager → tc or ldm

@@ -26,8 +26,9 @@ var takers = []struct {
 	{[]uint8{BlockMembership}, []uint16{NumPeerRep, NumStartReq, NumStartConf, NumStartRef, NumPhaseReq, NumPhaseConf, NumJoinRef,
 		NumClusterStopReq, NumStopStepReq, NumStopStepConf, NumViewPrepareReq, NumViewPrepareConf, NumViewCommitReq, NumViewCommitConf,
 		NumTakeoverRep, NumHeartbeatRep, NumViewCheckReq, NumViewCheckConf, NumViewRefOrd, NumArbitStartConf, NumArbitOrd,
-		NumArbitChooseConf, NumArbitChooseRef}},
-	{[]uint8{BlockArbitrator}, []uint16{NumArbitStartReq, NumArbitChooseReq}},
+		NumArbitChooseConf, NumArbitChooseRef, NumLeaveReq, NumLeaveConf, NumLeaveRef, NumSingleOrd}},
+	{[]uint8{BlockArbitrator}, []uint16{NumArbitStartReq}},
+	{[]uint8{BlockArbitrator, BlockMembership}, []uint16{NumArbitChooseReq}},
 }
 
 // takenBy has, for each signal, a bit for each block that takes it from a link.

@@ -32,14 +32,20 @@ const (
 // and report what needs a coordinator's decision (OpRep); coordinators finish it. They confirm when nothing of the lost
 // members is left with them; the president then announces the end of the takeover (TakeoverRep).
 //
+// Whoever is to be a member no more, though it can be asked (it stops, or is too slow), gets the prepare before all others,
+// agrees, and ends.
+//
 // A prepare may be followed by another prepare with a higher Attempt and other members, instead of a commit: the newest
 // counts. The first view of a start is committed without a prepare.
 type ViewReq struct {
 	Head
 	View      uint32    // number of the view: 1 more than the one before it
-	Attempt   uint32    // of changing to it
+	Attempt   uint32    // of changing to it; what a membership tells its own blocks has a number of its own, 1 more each time
 	President uint32    // the member that has been there longest
-	GCI       [2]uint32 // of the first view of a start: the first epoch to come
+	GCI       [2]uint32 // newest epoch that the sender has seen; at a start the first one to come
+	Run       [2]uint32 // random number of this run of the cluster
+	Single    uint32    // the only client that is let in, 0 = all are
+	Code      uint32    // to a node that is no member: exit status with which it ends
 	Count     uint32
 }
 
@@ -71,29 +77,49 @@ type TakeoverRep struct {
 	View uint32
 }
 
-// HeartbeatRep is sent by each member to each other, HeartbeatIntervalDbDb apart and at once when Hears changes.
+// HeartbeatRep is sent by each member to each other, HeartbeatIntervalDbDb apart and at once when something in it changes.
 type HeartbeatRep struct {
 	Head
-	View  uint32
-	Hears NodeSet // members that the sender has heard within the limit
+	View       uint32  // committed at the sender
+	Prepared   uint32  // view that its blocks are prepared for and that is not committed; 0 = none
+	Hears      NodeSet // data nodes that the sender has heard within the limit, itself too
+	ArbitView  uint32  // of the newest ArbitOrd that the sender has taken
+	ArbitTurn  uint32
+	Arbitrator uint32 // node whose ticket the sender holds; 0 = none
+	Ping       uint32 // grows when the sender wants to be answered at once
+	Pong       uint32 // newest Ping of the receiver that the sender has seen
 }
 
-// ViewCheckReq asks a member what it hears, before the leader decides who is in the next view.
+// ViewCheckReq asks a member what it hears, before the leader decides who is in the next view. A member that answers
+// without Refused follows nobody with a lower attempt any more; of equal attempts that of the lower dynamic id counts.
+// Attempt 0 only asks.
 type ViewCheckReq struct {
 	Head
 	View    uint32 // the leader's
 	Attempt uint32
 }
 
-// ViewCheckConf answers. Behind it Count Members: the sender's committed view, which may be newer than the leader's.
+// ViewCheckConf answers; it also refuses a prepare. Behind it: Count Members, the sender's committed view, which may be
+// newer than the leader's; PrepareCount Members, the view that it has prepared; and Count NodeSets, what each of its members has last told it
+// to hear (in the order of Members; empty = nothing yet).
 type ViewCheckConf struct {
 	Head
 	View      uint32 // committed at the sender
 	Attempt   uint32 // as asked
-	Prepared  uint32 // view that is prepared at the sender; 0 = none
+	Refused   uint32 // 1: the sender follows somebody else, whose attempt is Promised
+	Promised  uint32
 	President uint32 // of the committed view
+	Single    uint32 // of the committed view
+	Arbiter   uint32 // 1: the sender has a link to the arbitrator
 	Hears     NodeSet
-	Count     uint32
+
+	Prepared         uint32 // view that the sender has agreed to and that is not committed; 0 = none
+	PrepareAttempt   uint32
+	PrepareLeader    uint32
+	PreparePresident uint32
+
+	Count        uint32
+	PrepareCount uint32
 }
 
 // Members is the sender's committed view.
@@ -101,9 +127,21 @@ func (r *ViewCheckConf) Members() []Member {
 	return unsafe.Slice((*Member)(unsafe.Add(unsafe.Pointer(r), unsafe.Sizeof(*r))), r.Count)
 }
 
+// PrepareMembers is the view that the sender has prepared.
+func (r *ViewCheckConf) PrepareMembers() []Member {
+	return unsafe.Slice((*Member)(unsafe.Add(unsafe.Pointer(r), ViewCheckConfSize(int(r.Count), 0)-r.Count*nodeSetSize)), r.PrepareCount)
+}
+
+// Rows is whom each of Members hears.
+func (r *ViewCheckConf) Rows() []NodeSet {
+	return unsafe.Slice((*NodeSet)(unsafe.Add(unsafe.Pointer(r), uint32(unsafe.Sizeof(*r))+(r.Count+r.PrepareCount)*memberSize)), r.Count)
+}
+
+const nodeSetSize = uint32(unsafe.Sizeof(NodeSet{}))
+
 // ViewCheckConfSize is the size of a whole ViewCheckConf in bytes.
-func ViewCheckConfSize(members int) uint32 {
-	return uint32(unsafe.Sizeof(ViewCheckConf{})) + uint32(members)*memberSize
+func ViewCheckConfSize(members, prepared int) uint32 {
+	return uint32(unsafe.Sizeof(ViewCheckConf{})) + uint32(members)*(memberSize+nodeSetSize) + uint32(prepared)*memberSize
 }
 
 // ViewRefOrd tells members that their part of the cluster cannot go on: they end with the reason, and start again.
@@ -180,7 +218,8 @@ func init() {
 	register[HeartbeatRep](NumHeartbeatRep, fromData, nil)
 	register[ViewCheckReq](NumViewCheckReq, fromData, nil)
 	register(NumViewCheckConf, fromData, func(p *ViewCheckConf, n uint32) bool {
-		return p.Count <= MaxDataNode && n == ViewCheckConfSize(int(p.Count)) && membersFit(p.Members())
+		return p.Count <= MaxDataNode && p.PrepareCount <= MaxDataNode && n == ViewCheckConfSize(int(p.Count), int(p.PrepareCount)) &&
+			membersFit(p.Members()) && membersFit(p.PrepareMembers())
 	})
 	register(NumViewRefOrd, fromData, func(p *ViewRefOrd, n uint32) bool {
 		return p.TextLen <= 1024 && n == uint32(unsafe.Sizeof(*p))+Pad(p.TextLen)

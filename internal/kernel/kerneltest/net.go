@@ -53,9 +53,12 @@ type Node struct {
 // link carries signals one way.
 type link struct {
 	from, to uint8
-	up       bool // what is sent goes into the queue
-	stalled  bool // nothing is delivered
+	stalled  bool  // nothing is delivered
+	up       bool  // what is sent goes into the queue
+	held     bool  // what is in the queue stays there
+	last     int64 // when something came last
 	queue    []byte
+	word     []byte // the runtime's own word that the link was closed here; it is not held
 }
 
 // New makes an empty net; the seed decides every order.
@@ -112,7 +115,7 @@ func (t *Net) Link(a, b uint8) {
 		if l.up {
 			invariant.Failf("nodes %d and %d are linked already", a, b)
 		}
-		l.up = true
+		l.up, l.last = true, t.now
 		l.queue = append(l.queue, t.Nodes[p[1]].rep(signal.NumLinkUpRep, t.Nodes[p[0]])...)
 	}
 }
@@ -139,6 +142,35 @@ func (t *Net) Cut(a, b uint8) {
 
 // Stall lets nothing pass from one node to another until further notice. If the link ends before, what waits is lost.
 func (t *Net) Stall(from, to uint8, on bool) { t.link(from, to).stalled = on }
+
+// Close ends a link from one side: nothing that is under way to that side arrives any more, and it is told at once. The
+// other side is told behind what is under way to it.
+func (t *Net) Close(by, other uint8) {
+	l := t.link(other, by)
+	if !l.up {
+		return
+	}
+	t.Cut(by, other)
+	l.queue, l.word = nil, append(l.word, t.Nodes[by].rep(signal.NumLinkDownRep, t.Nodes[other])...)
+}
+
+// Hold keeps everything between two nodes back, one way, as a network does that loses it: the link stays.
+func (t *Net) Hold(from, to uint8) { t.link(from, to).held = true }
+
+// Release lets it travel again.
+func (t *Net) Release(from, to uint8) { t.link(from, to).held = false }
+
+// Quiet tells whether nothing is under way between two nodes.
+func (t *Net) Quiet(a, b uint8) bool {
+	l, m := t.link(a, b), t.link(b, a)
+	return len(l.queue)+len(l.word)+len(m.queue)+len(m.word) == 0
+}
+
+// Heard is when something came from a node last; false when there is no link.
+func (t *Net) Heard(at, from uint8) (int64, bool) {
+	l := t.link(from, at)
+	return l.last, l.up
+}
 
 // Kill ends a process: its links go down, and nothing reaches it any more.
 func (t *Net) Kill(id uint8) {
@@ -208,12 +240,14 @@ func (t *Net) Step(until int64) bool {
 		}
 	}
 	for _, l := range t.links {
-		if n := t.Nodes[l.to]; len(l.queue) > 0 && !l.stalled {
+		if n := t.Nodes[l.to]; len(l.queue) > 0 && !l.stalled || len(l.word) > 0 {
 			if n == nil || n.dead {
-				l.queue = nil
+				l.queue, l.word = nil, nil
 				continue
 			}
-			can = append(can, choice{l: l})
+			if !l.held || len(l.word) > 0 {
+				can = append(can, choice{l: l})
+			}
 		}
 	}
 	if len(can) == 0 {
@@ -238,9 +272,16 @@ func (t *Net) Step(until int64) bool {
 		}, 1)
 		return true
 	}
+	if q := &c.l.word; len(*q) > 0 {
+		b := (*q)[:(*signal.Head)(unsafe.Pointer(&(*q)[0])).Bytes()]
+		*q = (*q)[len(b):]
+		t.deliver(t.Nodes[c.l.to], b)
+		return true
+	}
 	h := (*signal.Head)(unsafe.Pointer(&c.l.queue[0]))
 	b := c.l.queue[:h.Bytes()]
 	c.l.queue = c.l.queue[h.Bytes():]
+	c.l.last = t.now
 	if to, from := t.Nodes[c.l.to], t.Nodes[c.l.from]; h.From.Node() != c.l.to {
 		if f := signal.Check(h, from.Kind, c.l.from, c.l.to); f != nil {
 			invariant.Failf("from node %d to %d: %v: %s", c.l.from, c.l.to, f, signal.Format(h))
