@@ -183,7 +183,7 @@ var table = [...]Info{
 	ViewCommitted: {Name: "ViewCommitted", Category: CategoryNodeRestart, Level: 4, Severity: Note, Args: "view president members serving",
 		Form: "View {view}: {members} data nodes, {serving} of them with all data, president {president}: {text}"},
 	NextLossFatal: {Name: "NextLossFatal", Category: CategoryNodeRestart, Level: 2, Severity: Warning, Args: "fatal view", Form: "{text}"},
-	NodeDistrust: {Name: "NodeDistrust", Category: CategoryNodeRestart, Level: 6, Severity: Warning, Args: "distrust", Form: "{text}"},
+	NodeDistrust:  {Name: "NodeDistrust", Category: CategoryNodeRestart, Level: 6, Severity: Warning, Args: "distrust", Form: "{text}"},
 
 	TransReportCounters: {Name: "TransReportCounters", Category: CategoryStatistics, Level: 8, Severity: Note,
 		Args: "trans_count commit_count read_count simple_read_count write_count oper_count abort_count scan_count",
