@@ -123,8 +123,10 @@ func (b *Block) onTakeoverRep(r *signal.TakeoverRep) {
 	b.stepOver()
 }
 
-// ask makes a new president ask what everybody knows.
+// ask makes a new president ask what everybody knows. It knows all tables itself: whoever still joins came after the
+// members that it copies from, and is put out of the view with them.
 func (b *Block) ask() {
+	invariant.That(b.part == signal.PartFull, "the president knows all tables")
 	b.lead = leader{state: asking, next: b.lead.next, waiting: b.view.Set(), asked: b.view.Number}
 	l := &b.lead
 	for n := l.waiting.Next(0); n != 0; n = l.waiting.Next(n) {

@@ -115,7 +115,7 @@ func (t *Net) Link(a, b uint8) {
 		if l.up {
 			invariant.Failf("nodes %d and %d are linked already", a, b)
 		}
-		l.up, l.last = true, t.now
+		l.up, l.last, l.stalled = true, t.now, false
 		l.queue = append(l.queue, t.Nodes[p[1]].rep(signal.NumLinkUpRep, t.Nodes[p[0]])...)
 	}
 }

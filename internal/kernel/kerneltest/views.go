@@ -327,7 +327,7 @@ func (v *Views) lead() {
 		switch {
 		case !v.net.Nodes[m.Node].dead:
 			to.members = append(to.members, m)
-		case !v.known(now.members, uint8(m.Node)):
+		case !v.known(now.members, uint8(m.Node)) || !v.known(v.next.members, uint8(m.Node)):
 			return // they will hear
 		default:
 			lost = true
