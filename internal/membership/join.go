@@ -66,7 +66,10 @@ func (b *Block) planned() (members []signal.Member, change bool) {
 			continue
 		}
 		p := &b.peers[n]
-		members = append(members, signal.Member{Node: uint32(n), DynamicID: members[len(members)-1].DynamicID + 1, Group: p.group,
+		// A dynamic id is never given twice, even if the one that had the highest has left: a client that asks what became of
+		// its commit at a lost member names the member by it. Views grow by one, and the first has at most MaxDataNode members.
+		id := max(members[len(members)-1].DynamicID, signal.MaxDataNode+b.view.Number) + 1
+		members = append(members, signal.Member{Node: uint32(n), DynamicID: id, Group: p.group,
 			LDMs: p.ldms, TCs: p.tcs, State: signal.MemberRecovering})
 		change = true
 	}
