@@ -283,6 +283,7 @@ func TestCommandLinesThatAreWrong(t *testing.T) {
 		{ndbMgmd, []string{"-f", file, "--initial", "--reload"}, 1, "exclude each other"},
 		{ndbMgmd, []string{"--initial"}, 1, "name one with -f FILE"},
 		{ndbMgmd, []string{"--configdir=" + t.TempDir()}, 1, "no configuration is stored in"},
+		{ndbMgmd, []string{"-c", "127.0.0.1:1", "--configdir=" + t.TempDir()}, 1, "no file was named with -f, and no management server answers at 127.0.0.1:1"},
 		{ndbMgmd, []string{"-f", "/nowhere/config.ini"}, 1, "cannot be read"},
 		{ndbMgmd, []string{"-f", elsewhere, "--config-cache=0"}, 1, "no management server of the configuration (node 49 at 192.0.2.1) is this host"},
 		{ndbMgmd, []string{"-f", file, "--ndb-nodeid=7", "--config-cache=0"}, 1, "node 7 is no management server"},

@@ -388,7 +388,7 @@ func (o *serverOptions) fetched(ctx context.Context) (*config.Config, error) {
 	defer cancel()
 	client, err := mgmclient.Connect(ctx, from, mgmclient.Options{Name: "ndb_mgmd"})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no configuration is stored in %s, no file was named with -f, and %w", o.storeDir(nil, 0), err)
 	}
 	defer client.Close()
 	return client.GetConfig(ctx, 0)
