@@ -60,6 +60,7 @@ type Block struct {
 	gather  gather
 	last    figures
 	memory  [2]int // index into thresholds of data and index memory
+	pages   uint32 // in use, as management servers were told last
 }
 
 // New makes the block; all blocks of the node must be placed.
@@ -137,6 +138,7 @@ func (b *Block) onNodeStateRep(r *signal.NodeStateRep) {
 func mgmAt(n uint8) signal.Addr { return signal.MakeAddr(n, signal.BlockMgm, 0) }
 
 func (b *Block) tellMgms() {
+	b.pages = b.last.data + b.last.index
 	for n := b.mgms.Next(0); n != 0; n = b.mgms.Next(n) {
 		b.tellState(mgmAt(n))
 	}
@@ -146,7 +148,7 @@ func (b *Block) tellState(to signal.Addr) {
 	s := kernel.Send[signal.NodeStateRep](b.env, to, b.self, signal.NumNodeStateRep)
 	h := s.Head
 	*s = b.state
-	s.Head, s.Software, s.GCI, s.Connected = h, version.Number, b.gci, b.links
+	s.Head, s.Software, s.GCI, s.Connected, s.Pages = h, version.Number, b.gci, b.links, b.last.data+b.last.index
 }
 
 func (b *Block) onLinkUpRep(r *signal.LinkRep) {

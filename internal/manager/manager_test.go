@@ -363,3 +363,21 @@ func TestListsComeFromTheBlocksThemselves(t *testing.T) {
 		}
 	}
 }
+
+// How much a node holds shows how far it has come with copying: management hears of it while it grows, not of every page.
+func TestManagementHearsHowMuchThereIs(t *testing.T) {
+	r := newRig(t, Config{})
+	m := r.join(49, signal.PeerMgm)
+	r.net.Run(3 * second)
+	n := len(m.states)
+	r.used[0].DataPages += 10
+	r.net.Run(3 * second)
+	if len(m.states) != n {
+		t.Fatal("told of a few pages")
+	}
+	r.used[1].DataPages += 2 * pagesOfNote
+	r.net.Run(3 * second)
+	if len(m.states) != n+1 || m.states[n].Pages != 2*15+10+2*pagesOfNote {
+		t.Fatalf("%d more states, the last with %d pages", len(m.states)-n, m.states[len(m.states)-1].Pages)
+	}
+}

@@ -22,6 +22,9 @@ const askersMax = 64
 // pageBytes is the size of a page that figures count in.
 const pageBytes = 32 << 10
 
+// pagesOfNote is by how many pages (16 MB) what is in use must change for management servers to be told.
+const pagesOfNote = 512
+
 // thresholds are the percentages of memory usage whose crossing is reported.
 var thresholds = [...]int{0, 80, 90, 100}
 
@@ -149,6 +152,10 @@ func (b *Block) onStatConf(r *signal.StatConf) {
 	}
 	if watch {
 		b.compare()
+		// How far a copy is shows in how much there is.
+		if now := b.last.data + b.last.index; now/pagesOfNote != b.pages/pagesOfNote {
+			b.tellMgms()
+		}
 	}
 	if tell {
 		for kind := range b.memory {

@@ -30,8 +30,7 @@ type NodeStateRep struct {
 	Hears      NodeSet // data nodes that the sender has heard within the limit
 	Arbitrator uint32  // node id, 0 = none
 	Single     uint32  // the only client that is let in, 0 = all are
-	CopyDone   uint32  // MB of rows that the node has copied from its peers since it came
-	CopyTotal  uint32  // … of how many; 0 = it does not copy
+	Pages      uint32  // of 32 KiB, of data and index memory, in use
 }
 
 // EventRep reports an event (package event) to the manager, and from there to management servers that asked.

@@ -246,10 +246,11 @@ func TestListsOfWhatIsOpen(t *testing.T) {
 
 func TestProgressOfACopyShows(t *testing.T) {
 	s := mgmtest.Start(t, mgmtest.TwoNodes)
-	n := s.Link(2)
-	n.Report(func(r *signal.NodeStateRep) {
-		r.State, r.StartPhase, r.CopyDone, r.CopyTotal = signal.StateStarting, 5, 120, 800
+	one, two := s.Link(1), s.Link(2)
+	one.Report(func(r *signal.NodeStateRep) {
+		r.State, r.View, r.Members, r.Serving, r.Pages = signal.StateStarted, 7, set(1, 2), set(1), 800*32
 	})
+	two.Report(func(r *signal.NodeStateRep) { r.State, r.StartPhase, r.Pages = signal.StateStarting, 5, 120*32 })
 	c := s.Connect()
 	mgmtest.Until(t, "the progress", func() bool {
 		status, err := c.Status(mgmtest.Context(t), data)

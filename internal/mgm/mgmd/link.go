@@ -334,7 +334,7 @@ func (s *Server) onNodeStateRep(l *link, r *signal.NodeStateRep) {
 		return
 	}
 	n.state = nodeState{state: r.State, phase: r.StartPhase, group: r.NodeGroup, dynamicID: r.DynamicID, connected: r.Connected, view: r.View, members: r.Members,
-		serving: r.Serving, hears: r.Hears, arbitrator: uint8(min(r.Arbitrator, 255)), single: uint8(min(r.Single, 255)), copyDone: r.CopyDone, copyTotal: r.CopyTotal}
+		serving: r.Serving, hears: r.Hears, arbitrator: uint8(min(r.Arbitrator, 255)), single: uint8(min(r.Single, 255)), pages: r.Pages}
 	if r.Software != 0 {
 		n.version = r.Software
 	}

@@ -47,8 +47,7 @@ type nodeState struct {
 	hears      signal.NodeSet // data nodes that it hears
 	arbitrator uint8          // 0: none
 	single     uint8          // the only client that it lets in, 0: all
-	copyDone   uint32         // MB copied from its peers since it came
-	copyTotal  uint32         // … of how many; 0: it does not copy
+	pages      uint32         // of memory in use
 }
 
 // nothing is the state of a node that has said nothing.
@@ -143,7 +142,7 @@ func (s *Server) status(n *node) mgmclient.NodeStatus {
 		st.Status = stateWord(n.state.state)
 		if st.Status == mgmclient.Starting {
 			st.StartPhase = int(n.state.phase)
-			st.CopyDone, st.CopyTotal = n.state.copyDone, n.state.copyTotal
+			st.CopyDone, st.CopyTotal = s.copied(n)
 		}
 		if n.state.group != noNumber {
 			st.NodeGroup = int(n.state.group)
@@ -171,6 +170,21 @@ func (s *Server) status(n *node) mgmclient.NodeStatus {
 	st.Version = n.version
 	st.MySQLVersion = version.MySQLNumber
 	return st
+}
+
+// copied is how many MB a node that recovers has, and how many its peers have. The caller holds mu.
+func (s *Server) copied(n *node) (done, total uint32) {
+	v, at := s.picture()
+	if at == nil || v.State(uint8(n.conf.ID)) != signal.MemberRecovering {
+		return 0, 0
+	}
+	for _, m := range v.Members {
+		if o := s.nodes[m.Node]; o.conf.NodeGroup == n.conf.NodeGroup && o.link != nil && v.Serving(uint8(m.Node)) {
+			total = max(total, o.state.pages)
+		}
+	}
+	const pagesOfMB = 1 << 20 / pageBytes
+	return min(n.state.pages, total) / pagesOfMB, total / pagesOfMB
 }
 
 func stateWord(state uint32) mgmclient.Status {

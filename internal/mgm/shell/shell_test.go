@@ -107,7 +107,7 @@ func cluster(t *testing.T, whole bool) *mgmtest.Server {
 	one.State(signal.StateStarted, 0, 0, 1, 2)
 	two.State(signal.StateStarted, 0, 0, 2, 1)
 	four.Report(func(r *signal.NodeStateRep) {
-		r.State, r.StartPhase, r.NodeGroup, r.CopyDone, r.CopyTotal = signal.StateStarting, 4, none, 12, 80
+		r.State, r.StartPhase, r.NodeGroup = signal.StateStarting, 4, none
 	})
 	refuse := func(*signal.StopReq) string { return "node group 0 has no other node" }
 	client, other := signal.MakeAddr(51, signal.BlockClient, 3), signal.MakeAddr(52, signal.BlockClient, 1)
@@ -129,6 +129,25 @@ func cluster(t *testing.T, whole bool) *mgmtest.Server {
 		return status.Node(1).Status == mgmclient.Started && status.Node(2).Status == mgmclient.Started && status.Node(4).Status == mgmclient.Starting
 	})
 	return s
+}
+
+func TestStatusHasTheProgressOfACopy(t *testing.T) {
+	s := mgmtest.Start(t, mgmtest.TwoNodes)
+	one, two := s.Link(1), s.Link(2)
+	one.Report(func(r *signal.NodeStateRep) {
+		r.State, r.View, r.Pages, r.Members, r.Serving = signal.StateStarted, 7, 80*32, signal.NodeSet{0b110}, signal.NodeSet{0b10}
+	})
+	two.Report(func(r *signal.NodeStateRep) { r.State, r.StartPhase, r.Pages = signal.StateStarting, 5, 12*32 })
+	out := &strings.Builder{}
+	sh := shell.New(shell.Options{Target: target(t, s.Addr), Out: out})
+	defer sh.Close()
+	mgmtest.Until(t, "the progress", func() bool {
+		out.Reset()
+		if err := sh.Execute(mgmtest.Context(t), "2 status"); err != nil {
+			t.Fatal(err)
+		}
+		return strings.HasSuffix(out.String(), "Node 2: starting (Last completed phase 5) (copied 12 of 80 MB) (cohort-0.1.0)\n")
+	})
 }
 
 func TestShutdownEndsServerAndSession(t *testing.T) {
