@@ -26,7 +26,7 @@ type bench struct {
 
 func newBench(b testing.TB) *bench {
 	e := kernel.NewEnv(1, 0, 1, 1<<18)
-	for _, blk := range []uint8{signal.BlockTC, signal.BlockLDM, signal.BlockDictionary, signal.BlockDistribution} {
+	for _, blk := range []uint8{signal.BlockTC, signal.BlockLDM, signal.BlockDictionary, signal.BlockDistribution, signal.BlockManager} {
 		e.Place(blk, 0, 0)
 	}
 	e.Via(clientNode, clientNode)

@@ -2,7 +2,7 @@ package coordinator
 
 // Deadlocks: the coordinators' half of the search for cycles.
 //
-//	ldm --ProbeOrd--> tc --WaitProbeOrd--> ldm      for each operation of the transaction that waits
+//	ldm --ProbeOrd--> tc --WaitProbeOrd--> ldm      for each other operation of the transaction that waits
 //	client <--TxRef (274)-- tc                      when the probe is back at the transaction that it began with
 //
 // Each transaction that waits for long enough sends probes (its ldm does), so a cycle sees one from each of its
@@ -39,7 +39,7 @@ func (b *Block) onProbeOrd(r *signal.ProbeOrd) {
 	}
 	for oi := t.head; oi != pool.None; {
 		w := b.ops.At(oi)
-		if w.state == waiting {
+		if w.state == waiting && oi != r.TcRef {
 			p := kernel.Send[signal.ProbeOrd](b.env, w.primary, b.self, signal.NumWaitProbeOrd)
 			p.Tc, p.Client, p.Tx, p.TcRef, p.OpSeq, p.OpRef, p.Hops = r.Tc, r.Client, r.Tx, oi, w.seq, w.first, r.Hops+1
 		}

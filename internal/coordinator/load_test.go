@@ -137,6 +137,7 @@ func (l *load) newNode(n uint8, tight bool) []*site {
 		e.Place(signal.BlockDictionary, 0, 0)
 		e.Place(signal.BlockDistribution, 0, 0)
 		e.Place(signal.BlockMembership, 0, 0)
+		e.Place(signal.BlockManager, 0, 0)
 		for k := range s.tcs {
 			e.Place(signal.BlockTC, k, k%s.threads)
 		}

@@ -74,6 +74,7 @@ const (
 	ViewCommitted    Type = 209 // the members have agreed on who is in the cluster
 	NextLossFatal    Type = 210 // the loss of one more data node may end the cluster, or does not any more
 	NodeDistrust     Type = 211 // a node does not hear enough others, or hears them again
+	LockWaitTimeout  Type = 212 // an operation has waited too long for a lock
 )
 
 // Values of numbers in events.
@@ -213,6 +214,9 @@ var table = [...]Info{
 		Form: "Node {node} missed heartbeat {count}"},
 	DeadDueToHeartbeat: {Name: "DeadDueToHeartbeat", Category: CategoryError, Level: 8, Severity: Alert, Args: "node",
 		Form: "Node {node} declared dead due to missed heartbeats"},
+	LockWaitTimeout: {Name: "LockWaitTimeout", Category: CategoryError, Level: 4, Severity: Warning,
+		Args: "node session transaction holder_node holder_session holder_transaction",
+		Form: "Node {node} session {session} transaction {transaction} gave up waiting for a lock of node {holder_node} session {holder_session} transaction {holder_transaction}: {text}"},
 	WarningEvent:       {Name: "WarningEvent", Category: CategoryError, Level: 2, Severity: Warning, Form: "{text}"},
 	SubscriptionStatus: {Name: "SubscriptionStatus", Category: CategoryError, Level: 4, Severity: Warning, Args: "report_type node", Form: "Subscriber node {node}: {text}"},
 	ClientCutOff: {Name: "ClientCutOff", Category: CategoryError, Level: 2, Severity: Warning, Args: "node bytes",

@@ -91,6 +91,62 @@ const (
 	MarkRecoveringOut
 	// MarkLaggingOut: a member was put out because it did not finish an epoch, or did not answer.
 	MarkLaggingOut
+	// MarkThawed: a primary that was to move away stays, since another view is prepared.
+	MarkThawed
+	// MarkParkedDropped: an ldm dropped a one-shot at its commit point whose sender was lost.
+	MarkParkedDropped
+	// MarkWaitingDropped: an ldm dropped a waiting operation whose coordinator was lost.
+	MarkWaitingDropped
+	// MarkQueuedDropped: an ldm dropped what waited below the primary and belonged to a broken chain.
+	MarkQueuedDropped
+	// MarkOrphan: an ldm lost the replica before it in a one-shot's chain.
+	MarkOrphan
+	// MarkBecameTail: an ldm lost all replicas behind it in a one-shot's chain and is its commit point.
+	MarkBecameTail
+	// MarkSentAgain: an ldm sent a one-shot again, to the replica behind a lost one.
+	MarkSentAgain
+	// MarkAgainUnderWay: a one-shot that came again was under way already.
+	MarkAgainUnderWay
+	// MarkAgainCommitted: a one-shot that came again was committed already.
+	MarkAgainCommitted
+	// MarkAgainSeen: a one-shot of a lost client that came again was committed, as its row shows.
+	MarkAgainSeen
+	// MarkLateChainRefused: a one-shot of a lost primary came to the one that is primary now.
+	MarkLateChainRefused
+	// MarkLateLinkRefused: an operation of an earlier primary found its row taken at the present one.
+	MarkLateLinkRefused
+	// MarkLatePrepareDropped: an operation let through before a view that lost a member was dropped below the primary.
+	MarkLatePrepareDropped
+	// MarkLateStep: a step found its operation gone.
+	MarkLateStep
+	// MarkStepCut: a step ended where its chain was broken.
+	MarkStepCut
+	// MarkQueuedBelow: an operation waited below the primary for what an older view had left.
+	MarkQueuedBelow
+	// MarkGhost: an operation passed a replica that has not copied its row yet.
+	MarkGhost
+	// MarkCopyRefused: a primary could not serve a copy yet.
+	MarkCopyRefused
+	// MarkCopyLater: a row that was being changed was passed over in a copy.
+	MarkCopyLater
+	// MarkCopyLaterSent: … and was sent when it was let go.
+	MarkCopyLaterSent
+	// MarkCopyLaterGone: … and was gone when it was let go.
+	MarkCopyLaterGone
+	// MarkCopyHeld: a copy of a row came while the row was held by what an older view had left.
+	MarkCopyHeld
+	// MarkCopyFailed: a replica could not hold a copy.
+	MarkCopyFailed
+	// MarkCopyCleared: rows of an unfinished copy were given up.
+	MarkCopyCleared
+	// MarkCopyDropped: a fragment was dropped while it was copied.
+	MarkCopyDropped
+	// MarkCopyMoved: a copy began anew since its source was primary no more.
+	MarkCopyMoved
+	// MarkOutcomeHeld: a question about an outcome had to wait.
+	MarkOutcomeHeld
+	// MarkProbeTwice: a probe came twice to one operation.
+	MarkProbeTwice
 	// MarkMax bounds the marks.
 	MarkMax
 )
@@ -133,6 +189,36 @@ var markNames = [MarkMax]string{
 	MarkLossInTakeover:      "loss during a takeover",
 	MarkRecoveringOut:       "recovering member out with its source",
 	MarkLaggingOut:          "lagging member put out",
+
+	// Ldms.
+	MarkThawed:             "a primary stays after all",
+	MarkParkedDropped:      "parked one-shot dropped",
+	MarkWaitingDropped:     "waiting operation dropped",
+	MarkQueuedDropped:      "queued operation dropped",
+	MarkOrphan:             "orphan",
+	MarkBecameTail:         "became the tail",
+	MarkSentAgain:          "one-shot sent again",
+	MarkAgainUnderWay:      "again: under way",
+	MarkAgainCommitted:     "again: committed",
+	MarkAgainSeen:          "again: seen in the row",
+	MarkLateChainRefused:   "late one-shot refused",
+	MarkLateLinkRefused:    "late operation refused",
+	MarkLatePrepareDropped: "late prepare dropped",
+	MarkLateStep:           "late step",
+	MarkStepCut:            "step at a broken chain",
+	MarkQueuedBelow:        "queued below the primary",
+	MarkGhost:              "ghost",
+	MarkCopyRefused:        "copy refused",
+	MarkCopyLater:          "row copied later",
+	MarkCopyLaterSent:      "row let go and copied",
+	MarkCopyLaterGone:      "row gone when let go",
+	MarkCopyHeld:           "copy of a held row",
+	MarkCopyFailed:         "copy failed",
+	MarkCopyCleared:        "copy cleared",
+	MarkCopyDropped:        "copy of a dropped fragment",
+	MarkCopyMoved:          "copy moved",
+	MarkOutcomeHeld:        "outcome held",
+	MarkProbeTwice:         "probe twice",
 }
 
 func (m Mark) String() string { return markNames[m] }

@@ -14,28 +14,36 @@ import (
 func (b *Block) onAbortReq(s *signal.Step) {
 	i, o := b.toAbort(s)
 	if o == nil {
-		// It failed here by itself, and its PrepareRef crossed this; nothing was passed on.
-		b.abortConf(s.Tc, s.TcRef, s.OpSeq)
+		// It failed here by itself, and its PrepareRef crossed this; nothing was passed on. Or it was ended here otherwise.
+		if b.direct(s, signal.NumAbortConf); s.Direct == 0 {
+			b.abortConf(s.Tc, s.TcRef, s.OpSeq)
+		}
 		return
 	}
 	f, id := o.frag, o.id
-	r := f.rows.Row(id)
-	down := o.state == holding && o.write && !f.tail()
+	next := o.rest[0]
 	if o.state == waiting {
+		next = 0
 		b.leaveQueue(i, o)
 	} else {
-		b.unlink(r, o)
+		b.part(o.row(), o)
 		o.state = executing
 	}
-	if down {
+	switch {
+	case s.Direct != 0:
+		b.direct(s, signal.NumAbortConf)
+	case next != 0:
 		tc, ref, seq := s.Tc, s.TcRef, s.OpSeq
-		n := kernel.Send[signal.Step](b.env, f.next(), b.self, signal.NumAbortReq)
+		n := kernel.Send[signal.Step](b.env, next, b.self, signal.NumAbortReq)
 		*n = signal.Step{Head: n.Head, OpRef: i, OpSeq: seq, TcRef: ref, Tc: tc, RowID: id, Table: uint16(f.table.id), Frag: uint16(f.number)}
-	} else {
+	default:
 		b.abortConf(s.Tc, s.TcRef, s.OpSeq)
 	}
+	ghost := o.ghost
 	b.free(i, o)
-	b.release(f, r, id, false)
+	if !ghost {
+		b.release(f, f.rows.Row(id), id, false)
+	}
 }
 
 func (b *Block) abortConf(tc signal.Addr, ref, seq uint32) {
@@ -47,19 +55,25 @@ func (b *Block) abortConf(tc signal.Addr, ref, seq uint32) {
 func (b *Block) toAbort(s *signal.Step) (uint32, *operation) {
 	if s.From.Block() == signal.BlockTC {
 		o := b.ops.Find(s.OpRef)
-		if o == nil || o.tc != s.From || o.tcRef != s.TcRef {
+		if o == nil || o.tc != s.Tc || o.tcRef != s.TcRef || o.seq != s.OpSeq || o.tc == 0 {
 			return pool.None, nil
 		}
 		return s.OpRef, o
 	}
 	f := b.known(s.Table, s.Frag)
-	r, ok := f.rows.CheckedRow(s.RowID)
-	if !ok || r.Lock&lockMask == 0 {
-		return pool.None, nil
+	if r, ok := f.rows.CheckedRow(s.RowID); ok {
+		if i, o := b.fromAbove(top(r), s); o != nil {
+			return i, o
+		}
 	}
-	for i := top(r); i != pool.None; {
+	return b.fromAbove(f.ghosts, s)
+}
+
+// fromAbove finds, in a list, the operation that the sender of a step has passed on.
+func (b *Block) fromAbove(first uint32, s *signal.Step) (uint32, *operation) {
+	for i := first; i != pool.None; {
 		o := b.ops.At(i)
-		if o.prev == s.From && o.prevOp == s.OpRef && o.tcRef == s.TcRef && o.tc == s.Tc {
+		if o.prev == s.From && o.prevOp == s.OpRef && o.tcRef == s.TcRef && o.tc == s.Tc && o.seq == s.OpSeq {
 			return i, o
 		}
 		i = o.down

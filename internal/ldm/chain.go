@@ -20,12 +20,26 @@ import (
 
 func (b *Block) onChainReq(r *signal.PrepareReq) {
 	f := b.known(r.Table, r.Frag)
+	switch {
+	case r.Flags&signal.FlagAgain != 0:
+		if b.hereAlready(f, r) {
+			return
+		}
+	case f.primary && r.View < b.view.Number:
+		// It was on its way here when this node became primary: whoever is above has lost the primary before it.
+		b.env.Mark(kernel.MarkLateChainRefused)
+		b.chainRef(r.From, r.OpRef, codeNotPrimary)
+		return
+	}
+	f.passed = f.passed || r.View > b.view.Number
 	if !b.gone[r.Client.Node()] && !b.outcomes.Admit(r.Client, r.Ack) {
 		b.chainRef(r.From, r.OpRef, codeSessions)
 		return
 	}
-	if f.tail() && b.epoch.Open() {
-		b.chainTail(f, r)
+	rest := b.below(r)
+	row, ok := f.rows.CheckedRow(r.RowID)
+	if rest[0] == 0 && b.epoch.Open() && (!ok || row.Lock == 0) {
+		b.chainTail(f, r, row, ok)
 		return
 	}
 	i, o := b.seize(f)
@@ -36,22 +50,46 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 	o.client, o.tx, o.ref, o.seq = r.Client, r.Tx, r.Ref, r.Seq
 	b.shots[r.Client.Node()]++
 	o.op, o.flags, o.first, o.prev, o.prevOp, o.id = r.Op, r.Flags, r.First, r.From, r.OpRef, r.RowID
-	o.write, o.exclusive = true, true
-	if f.tail() {
-		if !b.keep(o, &r.Head) {
-			b.fail(i, o, codeNoOperations)
-			return
+	o.write, o.exclusive, o.view, o.rest = true, true, r.View, rest
+	b.chainLink(i, o, r, false)
+}
+
+// chainLink goes on with a link of a chain that has a record: it is new, or was parked, or comes from a row's queue.
+func (b *Block) chainLink(i uint32, o *operation, r *signal.PrepareReq, resumed bool) {
+	f := o.frag
+	q := prepareRequest(r)
+	if o.tail() {
+		row, ok := f.rows.CheckedRow(o.id)
+		switch {
+		case !b.epoch.Open():
+			if o.stash == nil && !b.keep(o, &r.Head) {
+				b.fail(i, o, codeNoOperations)
+				return
+			}
+			o.state = parked
+			b.epoch.park(b, i, o)
+		case !ok || row.Lock == 0:
+			b.chainTail(f, r, row, ok)
+			b.free(i, o)
+		case b.applyAtBackup(i, o, &q, &r.Head, resumed): // others wait behind it
+			b.commitOneShot(i, o, row, b.epoch.GCI)
 		}
-		o.state = parked
-		b.epoch.park(b, i, o)
 		return
 	}
-	q := prepareRequest(r)
-	if !b.applyAtBackup(i, o, &q) {
+	if !b.applyAtBackup(i, o, &q, &r.Head, resumed) {
+		return
+	}
+	if o.ghost && o.stash == nil && !b.keep(o, &r.Head) { // it cannot be made anew from a row
+		b.part(nil, o)
+		o.state = executing
+		b.fail(i, o, codeNoOperations)
 		return
 	}
 	b.enterChain(i, o)
-	b.passOn(i, o, signal.NumChainReq, &q, r.Ack)
+	b.passOn(i, o, signal.NumChainReq, &q)
+	if !o.ghost {
+		b.dropStash(o)
+	}
 }
 
 // enterChain: the operation's epoch will be drawn further down; it may be the present one, which is finished only
@@ -59,18 +97,23 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 func (b *Block) enterChain(_ uint32, o *operation) { o.parity = b.epoch.Enter() }
 
 // chainTail is the commit point: it draws the epoch and commits in one visit, without a record. An update finds its
-// row by its id.
-func (b *Block) chainTail(f *fragment, r *signal.PrepareReq) {
+// row by its id; nobody is on the row.
+func (b *Block) chainTail(f *fragment, r *signal.PrepareReq, row *store.RowHead, ok bool) {
 	q := prepareRequest(r)
 	code := uint32(0)
-	row, ok := f.rows.CheckedRow(r.RowID)
-	if !ok {
-		invariant.That(r.Op == signal.OpInsert, "a backup has every row that its primary has")
+	switch {
+	case !ok && r.Op != signal.OpInsert:
+		invariant.That(f.copying(), "a backup has every row that its primary has")
+		b.env.Mark(kernel.MarkGhost)
+	case !ok:
 		code = b.insertAt(f, r.Flags, &q, r.RowID)
-	} else {
+	default:
 		key, n := f.rows.Key(row)
-		invariant.That(sameBytes(key, n, q.key, q.keyLen), "a row id means the same row on every replica")
-		invariant.That(row.Lock == 0, "a backup's row is free when its primary's is")
+		if !sameBytes(key, n, q.key, q.keyLen) || r.Op == signal.OpInsert {
+			invariant.That(f.primary, "a row id means the same row on every replica")
+			code = codeNotPrimary
+			break
+		}
 		if r.Op == signal.OpDelete {
 			f.rows.Remove(rowhash.Hash(q.key, q.keyLen), r.RowID, uint64(signal.JoinGCI(b.epoch.GCI)))
 		} else {
@@ -110,7 +153,7 @@ func (b *Block) chainConf(to signal.Addr, op uint32, gci [2]uint32) {
 // inChain finds the operation that the next replica's answer is about.
 func (b *Block) inChain(ref uint32, from signal.Addr) *operation {
 	o := b.ops.At(ref)
-	if !o.oneShot() || o.state != holding || o.frag.tail() || o.frag.next() != from {
+	if !o.oneShot() || o.state != holding || o.rest[0] != from {
 		invariant.Failf("an answer of %v to operation %d, which is not in a chain with it", from, ref)
 	}
 	return o
@@ -119,13 +162,13 @@ func (b *Block) inChain(ref uint32, from signal.Addr) *operation {
 func (b *Block) onChainConf(c *signal.ChainConf) {
 	o := b.inChain(c.OpRef, c.From)
 	parity := o.parity
-	b.commitOneShot(c.OpRef, o, o.frag.rows.Row(o.id), c.GCI)
+	b.commitOneShot(c.OpRef, o, o.row(), c.GCI)
 	b.leaveEpoch(parity)
 }
 
 func (b *Block) onChainRef(c *signal.ChainRef) {
 	o := b.inChain(c.OpRef, c.From)
 	parity := o.parity
-	b.failHeld(c.OpRef, o, o.frag.rows.Row(o.id), c.Code)
+	b.failHeld(c.OpRef, o, o.row(), c.Code)
 	b.leaveEpoch(parity)
 }

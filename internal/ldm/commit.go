@@ -4,10 +4,15 @@ package ldm
 //
 //	tc --CommitReq--> tail --CommitReq--> … primary --CommitConf--> tc
 //	tc --CompleteReq--> tail --CompleteReq--> … primary --CompleteConf--> tc
+//	tc --CommitReq(direct)--> any replica --CommitConf--> tc          after a loss; the same with complete and abort
 //
 // Commit makes the change visible and keeps the lock; complete releases it. Since complete reaches the primary last,
 // every backup has let the row go when the primary lets the next transaction in, and a slot that the primary hands
 // out again is free everywhere.
+//
+// A step finds its operation by record, and by coordinator, its record there, and number: one that comes late finds
+// another one's record, or none. A step of the usual kind then dies (it came up a chain that was broken); a direct one is
+// answered all the same.
 
 import (
 	"github.com/cohortdb/cohort/internal/invariant"
@@ -17,43 +22,69 @@ import (
 	"github.com/cohortdb/cohort/internal/store"
 )
 
-// step finds the operation that a step of a coordinator is about.
+// stepped is the operation that a step of a coordinator is about, nil when it is gone.
 func (b *Block) stepped(s *signal.Step) *operation {
-	o := b.ops.At(s.OpRef)
-	if o.tcRef != s.TcRef || o.state != holding {
-		invariant.Failf("%s for operation %d of coordinator record %d, which is %d in state %d", signal.Name(s.Num), s.OpRef, s.TcRef, o.tcRef, o.state)
+	o := b.ops.Find(s.OpRef)
+	if o == nil || o.tcRef != s.TcRef || o.seq != s.OpSeq || o.tc != s.Tc || o.tc == 0 {
+		b.env.Mark(kernel.MarkLateStep)
+		b.Stale++
+		return nil
+	}
+	if o.state != holding {
+		invariant.Failf("%s for operation %d of coordinator record %d in state %d", signal.Name(s.Num), s.OpRef, s.TcRef, o.state)
 	}
 	return o
 }
 
 func (b *Block) onCommitReq(s *signal.Step) {
 	o := b.stepped(s)
-	r := o.frag.rows.Row(o.id)
-	if !o.applied {
-		b.commitRow(o.frag, r, o, s.GCI)
+	if o == nil {
+		b.direct(s, signal.NumCommitConf)
+		return
 	}
-	if s.Seq != 0 && o.flags&signal.FlagMarker != 0 && !b.gone[o.client.Node()] && b.outcomes.Admit(o.client, s.Ack) {
+	if !o.applied {
+		if o.ghost {
+			o.applied, o.gci, o.cseq = true, s.GCI, s.Seq
+		} else {
+			b.commitRow(o.frag, o.frag.rows.Row(o.id), o, s.GCI, s.Seq)
+		}
+	}
+	if o.flags&signal.FlagMarker != 0 && s.Seq != 0 && !b.gone[o.client.Node()] && b.outcomes.Admit(o.client, s.Ack) {
 		b.outcomes.Record(o.client, s.Seq, s.GCI)
 	}
 	b.up(s, o, signal.NumCommitReq, signal.NumCommitConf)
 }
 
-// up passes a step to the replica before, or answers the coordinator.
-func (b *Block) up(s *signal.Step, o *operation, req, conf uint16) {
-	if o.prev == 0 {
-		c := kernel.Send[signal.StepConf](b.env, o.tc, b.self, conf)
-		c.TcRef, c.OpSeq, c.Direct = o.tcRef, o.seq, 0
+// direct answers a direct step; another kind of step that finds nothing is answered by nobody.
+func (b *Block) direct(s *signal.Step, conf uint16) {
+	if s.Direct == 0 {
 		return
 	}
-	n := kernel.Send[signal.Step](b.env, o.prev, b.self, req)
-	h := n.Head
-	*n = *s
-	n.Head, n.OpRef = h, o.prevOp
+	c := kernel.Send[signal.StepConf](b.env, s.From, b.self, conf)
+	c.TcRef, c.OpSeq, c.Direct = s.TcRef, s.OpSeq, s.Direct
+}
+
+// up passes a step to the replica before, or answers the coordinator.
+func (b *Block) up(s *signal.Step, o *operation, req, conf uint16) {
+	switch {
+	case s.Direct != 0:
+		b.direct(s, conf)
+	case o.prev == 0:
+		c := kernel.Send[signal.StepConf](b.env, o.tc, b.self, conf)
+		c.TcRef, c.OpSeq, c.Direct = o.tcRef, o.seq, 0
+	case o.cut:
+		b.env.Mark(kernel.MarkStepCut)
+	default:
+		n := kernel.Send[signal.Step](b.env, o.prev, b.self, req)
+		h := n.Head
+		*n = *s
+		n.Head, n.OpRef = h, o.prevOp
+	}
 }
 
 // commitRow makes all that a transaction has pending on a row the row's state, at once: a committed reader sees the
 // row before the transaction or after it, nothing between.
-func (b *Block) commitRow(f *fragment, r *store.RowHead, o *operation, gci [2]uint32) {
+func (b *Block) commitRow(f *fragment, r *store.RowHead, o *operation, gci [2]uint32, seq uint32) {
 	var last *operation
 	for i := top(r); i != pool.None; {
 		x := b.ops.At(i)
@@ -61,7 +92,7 @@ func (b *Block) commitRow(f *fragment, r *store.RowHead, o *operation, gci [2]ui
 			break
 		}
 		if x.same(o) {
-			x.applied = true
+			x.applied, x.gci, x.cseq = true, gci, seq
 			if x.write {
 				last = x
 			}
@@ -89,10 +120,14 @@ func (b *Block) commitRow(f *fragment, r *store.RowHead, o *operation, gci [2]ui
 
 func (b *Block) onCompleteReq(s *signal.Step) {
 	o := b.stepped(s)
-	f, id, hidden := o.frag, o.id, o.hidden
-	r := f.rows.Row(id)
-	b.unlink(r, o)
+	if o == nil {
+		b.direct(s, signal.NumCompleteConf)
+		return
+	}
+	f, id, hidden, r := o.frag, o.id, o.hidden, o.row()
+	i := s.OpRef
+	b.part(r, o)
 	b.up(s, o, signal.NumCompleteReq, signal.NumCompleteConf)
-	b.free(s.OpRef, o)
+	b.free(i, o)
 	b.release(f, r, id, hidden)
 }

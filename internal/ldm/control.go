@@ -8,18 +8,6 @@ import (
 	"github.com/cohortdb/cohort/internal/store"
 )
 
-// onViewCommitReq takes who is in the cluster.
-func (b *Block) onViewCommitReq(r *signal.ViewReq) {
-	b.view.Take(r.View, r.President, r.Members())
-	b.viewConf(r, signal.NumViewCommitConf)
-}
-
-func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
-	to, number, attempt := r.From, r.View, r.Attempt
-	c := kernel.Send[signal.ViewConf](b.env, to, b.self, num)
-	c.View, c.Attempt = number, attempt
-}
-
 func (b *Block) onDrainReq(r *signal.DrainReq) {
 	b.stopping, b.stopFrom, b.stopRef = true, r.From, r.Ref
 	b.stopDone()
@@ -27,7 +15,11 @@ func (b *Block) onDrainReq(r *signal.DrainReq) {
 
 // stopDone answers a drain when no write without a coordinator is under way here.
 func (b *Block) stopDone() {
-	if b.stopFrom == 0 || b.oneShots != 0 {
+	if b.stopFrom == 0 {
+		return
+	}
+	if b.oneShots != 0 {
+		b.awaited = true
 		return
 	}
 	to := b.stopFrom
@@ -47,18 +39,23 @@ func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
 	b.gone[n] = true
 	if signal.Peer(r.Kind) == signal.PeerAPI {
 		for i := uint32(0); i < b.ops.High(); i++ {
-			if o := b.ops.Find(i); o != nil && o.state == waiting && o.oneShot() && o.client.Node() == n {
+			if o := b.ops.Find(i); o != nil && o.state == waiting && o.oneShot() && o.prev == 0 && o.client.Node() == n {
 				b.giveUp(i, o, codeStopping) // nobody hears the answer
 			}
 		}
 		b.outcomes.ForgetNode(n)
+		b.dropAsks(func(a signal.Addr) bool { return a.Node() == n })
 	}
 	b.clientDone(n)
 }
 
 // clientDone confirms that nothing of a failed node is left.
 func (b *Block) clientDone(n uint8) {
-	if b.failing[n] == 0 || b.shots[n] != 0 {
+	if b.failing[n] == 0 {
+		return
+	}
+	if b.shots[n] != 0 {
+		b.awaited = true
 		return
 	}
 	to := b.failing[n]
@@ -66,6 +63,35 @@ func (b *Block) clientDone(n uint8) {
 	b.nfailing--
 	c := kernel.Send[signal.NodeFailConf](b.env, to, b.self, signal.NumNodeFailConf)
 	c.Node = uint32(n)
+}
+
+// onSingleOrd lets one client in, or all. What others wait for is given up; what they have under way ends by itself.
+func (b *Block) onSingleOrd(r *signal.SingleOrd) {
+	b.single, b.singleFrom, b.singleRef = uint8(r.Node), r.From, r.Ref
+	if b.single != 0 {
+		for i := uint32(0); i < b.ops.High(); i++ {
+			if o := b.ops.Find(i); o != nil && o.state == waiting && o.oneShot() && o.prev == 0 && o.client.Node() != b.single {
+				b.giveUp(i, o, codeSingle)
+			}
+		}
+	}
+	b.singleDone()
+}
+
+// singleDone answers a SingleOrd when no write of another client is under way here.
+func (b *Block) singleDone() {
+	if b.singleFrom == 0 {
+		return
+	}
+	for n, shots := range b.shots {
+		if b.single != 0 && uint8(n) != b.single && shots > 0 {
+			b.awaited = true
+			return
+		}
+	}
+	c := kernel.Send[signal.SingleConf](b.env, b.singleFrom, b.self, signal.NumSingleConf)
+	c.Ref, c.Code = b.singleRef, 0
+	b.singleFrom = 0
 }
 
 func (b *Block) onStatReq(r *signal.StatReq) {
@@ -94,10 +120,8 @@ func (b *Block) Sessions() int { return b.outcomes.Sessions() }
 // Fragment gives access to a fragment replica's rows, for comparing replicas and for touch-ahead; nil if it is not
 // here.
 func (b *Block) Fragment(table, frag uint32) *store.Fragment {
-	if int(table) < len(b.tables) && int(frag) < len(b.tables[table].frags) {
-		if f := b.tables[table].frags[frag]; f != nil {
-			return f.rows
-		}
+	if f := b.fragment(table, frag); f != nil {
+		return f.rows
 	}
 	return nil
 }

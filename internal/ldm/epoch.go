@@ -1,7 +1,8 @@
 package ldm
 
 // Epochs at an ldm: the commit point of a one-shot write draws the epoch through the gate of package epoch, and waits
-// while it is shut. A replica of a chain above the tail does not know which epoch the tail will draw: it enters the
+// while it is shut: during an epoch change, between the prepare and the
+// commit of a view that lost members, and while the node does not know whether it is still in the cluster. A replica of a chain above the tail does not know which epoch the tail will draw: it enters the
 // generation of the moment, and leaves when the answer has passed it.
 
 import (
@@ -49,10 +50,18 @@ func (b *Block) confirmEpoch() {
 }
 
 func (b *Block) onEpochCommitReq(r *signal.EpochReq) {
-	e := &b.epoch
-	e.Commit(r)
-	i := e.head
-	e.head, e.tail = pool.None, pool.None
+	b.epoch.Commit(r)
+	b.unparkAll()
+	b.confirmEpoch()
+}
+
+// unparkAll lets one-shots at their commit point go on, if an epoch may be drawn.
+func (b *Block) unparkAll() {
+	if !b.epoch.Open() {
+		return
+	}
+	i := b.epoch.head
+	b.epoch.head, b.epoch.tail = pool.None, pool.None
 	for i != pool.None {
 		o := b.ops.At(i)
 		next := o.wNext
@@ -60,19 +69,22 @@ func (b *Block) onEpochCommitReq(r *signal.EpochReq) {
 		b.unpark(i, o)
 		i = next
 	}
-	b.confirmEpoch()
+}
+
+// onGateOrd shuts the gate while the node does not know whether it is still in the cluster.
+func (b *Block) onGateOrd(r *signal.GateOrd) {
+	b.epoch.Distrust(r.Shut != 0)
+	b.unparkAll()
 }
 
 // unpark takes a one-shot to its commit point.
 func (b *Block) unpark(i uint32, o *operation) {
 	if o.state == ready {
 		o.state = holding
-		b.commitOneShot(i, o, o.frag.rows.Row(o.id), b.epoch.GCI)
+		b.commitOneShot(i, o, o.row(), b.epoch.GCI)
 		return
 	}
 	invariant.That(o.state == parked, "who waits for an epoch is at its commit point")
-	r := signal.As[signal.PrepareReq]((*signal.Head)(o.stash))
-	f := o.frag
-	b.chainTail(f, r)
-	b.free(i, o)
+	o.state = executing
+	b.chainLink(i, o, signal.As[signal.PrepareReq]((*signal.Head)(o.stash)), false)
 }

@@ -10,24 +10,33 @@ import (
 
 // fragment is one fragment replica.
 type fragment struct {
-	rows     *store.Fragment
-	layout   *schema.Layout
-	table    *table
-	number   uint32
-	chain    [signal.MaxReplicas]signal.Addr // primary first
-	replicas int
-	pos      int // own place in the chain
-	ops      int // operation records on it
-	oneShots int // of them writes without a coordinator, as primary
+	rows   *store.Fragment
+	layout *schema.Layout
+	table  *table
+	number uint32
+	home   [signal.MaxReplicas]signal.Addr // places, the preferred primary first
+	homes  int                             // how many of them are used
+
+	// What follows from the view (view.go).
+	primary bool   // in the committed view it is the primary
+	frozen  bool   // … and will not be in the one that is prepared: it takes no new operations
+	down    below  // at the primary: who takes a write behind it, next first
+	touched uint32 // number of the newest view that lost a member of its node group
+	// passed: a primary of a newer view than the committed one has let an operation through: what is read here may be older
+	// than what somebody has read there.
+	passed bool
+
+	attached below    // at the primary: recovering members that copy the fragment, or have: they come first in down
+	source   *copying // at the primary: the copy under way, or nil
+	target   target   // at a recovering member
+
+	ghosts   uint32 // list of ghosts, by up and down
+	ops      int    // operation records on it
+	oneShots int    // of them writes without a coordinator, as primary
 	dropping bool
 	dropFrom signal.Addr
 	dropRef  uint32
 }
-
-func (f *fragment) tail() bool { return f.pos == f.replicas-1 }
-
-// next is the ldm of the next replica down the chain.
-func (f *fragment) next() signal.Addr { return f.chain[f.pos+1] }
 
 // table is what an ldm knows of a table.
 type table struct {
@@ -42,13 +51,17 @@ type table struct {
 }
 
 func (b *Block) onFragCreateReq(r *signal.FragCreateReq) {
-	code := b.fragCreate(r)
+	f, code := b.fragCreate(r)
+	if code == 0 && b.copyAll && b.recovering() {
+		b.copyNew(f, r.From, r.Ref)
+		return
+	}
 	b.fragConf(r.From, signal.NumFragCreateConf, r.Ref, r.Table, r.Frag, code)
 }
 
-func (b *Block) fragCreate(r *signal.FragCreateReq) uint32 {
+func (b *Block) fragCreate(r *signal.FragCreateReq) (*fragment, uint32) {
 	if int(r.Table) >= len(b.tables) {
-		return codeNoTable
+		return nil, codeNoTable
 	}
 	t := &b.tables[r.Table]
 	if t.layout == nil {
@@ -63,20 +76,22 @@ func (b *Block) fragCreate(r *signal.FragCreateReq) uint32 {
 		t.frags = append(t.frags, nil)
 	}
 	invariant.That(t.frags[r.Frag] == nil, "a fragment is created once")
-	f := &fragment{layout: t.layout, table: t, number: r.Frag, pos: -1}
-	f.replicas = b.view.Chain(r.Chain[:r.Replicas], &f.chain)
-	for i := range f.replicas {
-		if f.chain[i] == b.self {
-			f.pos = i
-		}
+	f := &fragment{layout: t.layout, table: t, number: r.Frag, home: r.Chain, homes: int(r.Replicas), ghosts: signal.NoRef}
+	here := false
+	for _, p := range f.places() {
+		here = here || b.view.Ldm(p) == b.self
 	}
-	invariant.That(f.pos >= 0, "a fragment replica is created at an ldm of its chain")
+	invariant.That(here, "a fragment replica is created at an ldm of its home")
+	b.chain(f)
 	l := t.layout
 	f.rows = store.NewFragment(b.arena, store.Layout{KeyFixed: l.KeyFixed, FixedSize: l.FixedSize, HasVar: l.HasVar()})
 	t.frags[r.Frag] = f
 	t.held++
-	return 0
+	return f, 0
 }
+
+// places is where the fragment belongs.
+func (f *fragment) places() []signal.Addr { return f.home[:f.homes] }
 
 func (b *Block) fragConf(to signal.Addr, num uint16, ref, table, frag, code uint32) {
 	c := kernel.Send[signal.FragConf](b.env, to, b.self, num)
@@ -87,14 +102,15 @@ func (b *Block) fragConf(to signal.Addr, num uint16, ref, table, frag, code uint
 const dropPages = 64
 
 func (b *Block) onFragDropReq(r *signal.FragDropReq) {
-	t := &b.tables[r.Table%uint32(len(b.tables))]
-	if t.id != r.Table || int(r.Frag) >= len(t.frags) || t.frags[r.Frag] == nil {
+	f := b.fragment(r.Table, r.Frag)
+	if f == nil {
 		b.fragConf(r.From, signal.NumFragDropConf, r.Ref, r.Table, r.Frag, 0)
 		return
 	}
-	f := t.frags[r.Frag]
 	if !f.dropping {
 		f.dropping, f.dropFrom, f.dropRef = true, r.From, r.Ref
+		f.source = nil
+		b.copyDropped(f)
 	}
 	// Operations that are complete for their client may still be on their way out (locks of reads).
 	if f.ops > 0 || !f.rows.DropStep(dropPages) {
@@ -103,9 +119,14 @@ func (b *Block) onFragDropReq(r *signal.FragDropReq) {
 		s.Ref, s.Table, s.Frag = 0, num, frag
 		return
 	}
-	id := r.Table
+	b.fragConf(f.dropFrom, signal.NumFragDropConf, f.dropRef, r.Table, f.number, 0)
+	b.forgetFragment(f)
+}
+
+// forgetFragment ends a fragment that has no page and no operation.
+func (b *Block) forgetFragment(f *fragment) {
+	t := f.table
 	t.frags[f.number] = nil
-	b.fragConf(f.dropFrom, signal.NumFragDropConf, f.dropRef, id, f.number, 0)
 	if t.held--; t.held == 0 {
 		*t = table{}
 	}
@@ -120,26 +141,37 @@ func (b *Block) onTableCloseReq(r *signal.TableCloseReq) {
 	}
 	t := &b.tables[r.Table]
 	t.closing, t.closeFrom, t.closeRef = true, r.From, r.Ref
-	b.closeTable(t)
+	b.closes = append(b.closes, r.Table)
+	b.closeTables()
 }
 
-// closeTable answers a close when no write without a coordinator is under way on the table's primaries here.
-func (b *Block) closeTable(t *table) {
-	if t.closeFrom == 0 {
-		return
+// closeTables answers closes of tables when no write without a coordinator is under way on their primaries here.
+func (b *Block) closeTables() {
+	n := 0
+	for _, id := range b.closes {
+		if t := &b.tables[id]; t.closeFrom != 0 && !b.closeTable(t) {
+			b.closes[n] = id
+			n++
+		}
 	}
+	b.closes = b.closes[:n]
+	b.awaited = b.awaited || n > 0
+}
+
+func (b *Block) closeTable(t *table) (done bool) {
 	for _, f := range t.frags {
 		if f != nil && f.oneShots > 0 {
-			return
+			return false
 		}
 	}
 	c := kernel.Send[signal.TableConf](b.env, t.closeFrom, b.self, signal.NumTableCloseConf)
 	c.Ref, c.Table, c.Code = t.closeRef, t.id, 0
 	t.closeFrom = 0
+	return true
 }
 
-// lookup is the fragment that a client's request names, or an error code.
-func (b *Block) lookup(id, version, frag uint16) (*fragment, uint32) {
+// lookup is the fragment that a client or a coordinator names, or an error code. write: a lock is asked for.
+func (b *Block) lookup(id, version, frag uint16, write bool) (*fragment, uint32) {
 	if int(id) >= len(b.tables) {
 		return nil, codeNoTable
 	}
@@ -149,18 +181,28 @@ func (b *Block) lookup(id, version, frag uint16) (*fragment, uint32) {
 		return nil, codeNoTable
 	case t.version != version:
 		return nil, codeOldVersion
-	case int(frag) >= len(t.frags) || t.frags[frag] == nil || t.frags[frag].pos != 0:
+	case int(frag) >= len(t.frags) || t.frags[frag] == nil:
 		return nil, codeNotPrimary
 	}
-	return t.frags[frag], 0
+	f := t.frags[frag]
+	if !f.primary || f.frozen && (write || f.passed) {
+		return nil, codeNotPrimary
+	}
+	return f, 0
+}
+
+// fragment is the replica of a fragment that is here, or nil; both numbers may be anything.
+func (b *Block) fragment(id, frag uint32) *fragment {
+	if id < uint32(len(b.tables)) && frag < uint32(len(b.tables[id].frags)) {
+		return b.tables[id].frags[frag]
+	}
+	return nil
 }
 
 // known is the fragment that another data node's signal names.
 func (b *Block) known(id, frag uint16) *fragment {
-	if int(id) < len(b.tables) && int(frag) < len(b.tables[id].frags) {
-		if f := b.tables[id].frags[frag]; f != nil {
-			return f
-		}
+	if f := b.fragment(uint32(id), uint32(frag)); f != nil {
+		return f
 	}
 	invariant.Failf("fragment %d of table %d is not at %v", frag, id, b.self)
 	return nil

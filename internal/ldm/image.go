@@ -5,7 +5,6 @@ package ldm
 import (
 	"unsafe"
 
-	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/pool"
 	"github.com/cohortdb/cohort/internal/rowhash"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -33,17 +32,15 @@ func committed(f *fragment, r *store.RowHead) version {
 // version is the row as the transaction of o sees it: with its own pending changes.
 func (b *Block) version(f *fragment, r *store.RowHead, o *operation) version {
 	var last *operation
-	if r.Lock&lockMask != 0 {
-		for i := top(r); i != pool.None; {
-			x := b.ops.At(i)
-			if x.state == waiting {
-				break
-			}
-			if x.write && x.same(o) {
-				last = x
-			}
-			i = x.down
+	for i := top(r); i != pool.None; {
+		x := b.ops.At(i)
+		if x.state == waiting {
+			break
 		}
+		if x.write && x.same(o) {
+			last = x
+		}
+		i = x.down
 	}
 	switch {
 	case last == nil:
@@ -175,12 +172,14 @@ func (b *Block) readConf(f *fragment, v version, flags uint8, q *request, client
 }
 
 func (b *Block) onReadReq(r *signal.KeyReq) {
-	f, code := b.lookup(r.Table, r.Version, r.Frag)
+	f, code := b.lookup(r.Table, r.Version, r.Frag, false)
 	q := keyRequest(r)
 	if code == 0 {
 		switch {
 		case r.Op != signal.OpReadCommitted:
 			code = codeProtocol
+		case b.single != 0 && b.single != r.From.Node():
+			code = codeSingle
 		case f.table.closing:
 			code = codeDropping
 		default:
@@ -192,15 +191,5 @@ func (b *Block) onReadReq(r *signal.KeyReq) {
 	}
 	if code != 0 {
 		b.keyRef(r.From, r.Ref, r.Tx, code)
-	}
-}
-
-func (b *Block) onOutcomeReq(r *signal.OutcomeReq) {
-	gci, known := b.outcomes.Find(r.From, r.Seq)
-	to, tx, seq := r.From, r.Tx, r.Seq
-	c := kernel.Send[signal.OutcomeConf](b.env, to, b.self, signal.NumOutcomeConf)
-	c.Tx, c.Seq, c.Known, c.GCI = tx, seq, signal.OutcomeElsewhere, gci
-	if known {
-		c.Known = signal.OutcomeCommitted
 	}
 }

@@ -51,6 +51,7 @@ const (
 	codeLockTimeout  = 266  // waited too long for a lock
 	codeNoOperations = 233  // MaxNoOfConcurrentOperations
 	codeStopping     = 280  // the node is being stopped
+	codeSingle       = 299  // single user mode
 	codeNoTable      = 284  // unknown here
 	codeOldVersion   = 241  // the client's table or map is out of date
 	codeDropping     = 283  // the table is being dropped
@@ -79,22 +80,45 @@ type Block struct {
 	copies *store.CopyPool
 	ops    *pool.Pool[operation]
 	tables []table
-	view   view.View // who is in the cluster
+
+	view       view.View // who is in the cluster
+	next       view.View // who will be, if prepared
+	prepared   bool
+	prepare    asked       // the prepare of a view that is to be confirmed
+	commit     asked       // the commit of a view that is to be confirmed
+	left       int         // operations that must end before the takeover is done
+	newestLoss uint32      // number of the newest view that lost a member
+	lostIn     [256]uint32 // node → number of the newest view that lost it
+	copier     copier
+	copyAll    bool // the fragments of this node are copied, those too that are created from now on
 
 	waiters  waitList
+	queued   int            // operations that wait below their primary
 	granting *store.RowHead // whose queue is being resumed
 	epoch    epochs
 	outcomes *outcome.Table
+	asks     []outcomeAsk // about outcomes, to be answered when they are settled
 
-	stopping bool // no new one-shot writes
+	awaited  bool     // somebody waits until operations have ended
+	closes   []uint32 // tables whose close is to be answered
+	stopping bool     // no new one-shot writes
 	stopFrom signal.Addr
 	stopRef  uint32
 	oneShots int // writes without a coordinator under way here as primary
+
+	single     uint8 // the only client that is let in; 0 = all are
+	singleFrom signal.Addr
+	singleRef  uint32
 
 	shots    [256]uint32      // node → its writes without a coordinator under way here, as primary or further down
 	failing  [256]signal.Addr // node → who is owed a NodeFailConf
 	nfailing int
 	gone     [256]bool // clients that have failed and are not back: late signals about them leave no outcome
+
+	lockLines []signal.LockLine // of a list being made
+	probed    []passedProbe     // probes that have passed lately; nil until the first
+	timeoutAt int64             // when a lock wait that took too long was reported last, ns; 0 = never
+	timeouts  uint32            // others since
 
 	scratch []byte // an image being built
 	work    []byte // another
@@ -145,7 +169,7 @@ func (b *Block) Deliver(h *signal.Head) {
 	case signal.NumAckOrd:
 		b.outcomes.Ack(h.From, signal.As[signal.AckOrd](h).Ack)
 	case signal.NumCloseOrd:
-		b.outcomes.Forget(h.From)
+		b.onCloseOrd(h)
 	case signal.NumOutcomeReq:
 		b.onOutcomeReq(signal.As[signal.OutcomeReq](h))
 	case signal.NumEpochPrepareReq:
@@ -154,8 +178,10 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onEpochCommitReq(signal.As[signal.EpochReq](h))
 	case signal.NumTickOrd:
 		b.onTick(signal.As[signal.TickOrd](h))
+	case signal.NumGateOrd:
+		b.onGateOrd(signal.As[signal.GateOrd](h))
 	case signal.NumViewPrepareReq:
-		b.viewConf(signal.As[signal.ViewReq](h), signal.NumViewPrepareConf)
+		b.onViewPrepareReq(signal.As[signal.ViewReq](h))
 	case signal.NumViewCommitReq:
 		b.onViewCommitReq(signal.As[signal.ViewReq](h))
 	case signal.NumFragCreateReq:
@@ -170,6 +196,24 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.gone[uint8(signal.As[signal.NodeUpRep](h).Node)] = false
 	case signal.NumDrainReq:
 		b.onDrainReq(signal.As[signal.DrainReq](h))
+	case signal.NumSingleOrd:
+		b.onSingleOrd(signal.As[signal.SingleOrd](h))
+	case signal.NumWaitProbeOrd:
+		b.onWaitProbeOrd(signal.As[signal.ProbeOrd](h))
+	case signal.NumListReq:
+		b.onListReq(signal.As[signal.ListReq](h))
+	case signal.NumCopyStartReq:
+		b.onCopyStartReq(signal.As[signal.CopyStartReq](h))
+	case signal.NumCopyReq:
+		b.onCopyReq(signal.As[signal.CopyReq](h))
+	case signal.NumCopyRef:
+		b.onCopyRef(signal.As[signal.CopyRef](h))
+	case signal.NumCopyRowsOrd:
+		b.onCopyRowsOrd(signal.As[signal.CopyRowsOrd](h))
+	case signal.NumCopyAckOrd:
+		b.onCopyAckOrd(signal.As[signal.CopyAckOrd](h))
+	case signal.NumCopyStepOrd:
+		b.onCopyStepOrd(signal.As[signal.CopyAckOrd](h))
 	case signal.NumStatReq:
 		b.onStatReq(signal.As[signal.StatReq](h))
 	default:

@@ -1,7 +1,7 @@
 package ldm
 
 // Row locks. The lock word of a row is the index+1 of the first operation on it, with store.LockInsert while the
-// row's insert has not committed. The operations of a row form a list: first those that hold, in the order of their
+// row's insert has not committed, and lockLater while its copy waits. The operations of a row form a list: first those that hold, in the order of their
 // execution, then those that wait, in the order of their coming (an upgrade of a lock that is held waits in front).
 
 import (
@@ -12,12 +12,32 @@ import (
 	"github.com/cohortdb/cohort/internal/store"
 )
 
-const lockMask = ^uint32(store.LockInsert)
+// lockLater, in a lock word: a replica that copies the fragment waits for this row; it is sent when no write holds it any
+// more, before anybody else gets it.
+const lockLater = 1 << 30
+
+const lockMask = lockLater - 1
 
 // top is the first operation of a row, or None.
 func top(r *store.RowHead) uint32 { return r.Lock&lockMask - 1 }
 
-func setTop(r *store.RowHead, i uint32) { r.Lock = r.Lock&store.LockInsert | (i+1)&lockMask }
+func setTop(r *store.RowHead, i uint32) { r.Lock = r.Lock&^lockMask | (i+1)&lockMask }
+
+// settled tells whether a row's state is one that stays until somebody else changes it: no transaction that has changed
+// it, or is about to, holds it.
+func (b *Block) settled(r *store.RowHead) bool {
+	for i := top(r); i != pool.None; {
+		x := b.ops.At(i)
+		if x.state == waiting {
+			break
+		}
+		if x.write || x.hidden {
+			return false
+		}
+		i = x.down
+	}
+	return r.Lock&store.LockInsert == 0
+}
 
 // grantable tells whether an operation may hold the row now. resumed: it stands first in the queue itself.
 func (b *Block) grantable(r *store.RowHead, o *operation, resumed bool) bool {
@@ -48,9 +68,6 @@ func (b *Block) grantable(r *store.RowHead, o *operation, resumed bool) bool {
 func (b *Block) hold(r *store.RowHead, i uint32, o *operation) {
 	o.state = holding
 	last, next := pool.None, top(r)
-	if r.Lock&lockMask == 0 {
-		next = pool.None
-	}
 	for next != pool.None {
 		x := b.ops.At(next)
 		if x.state == waiting {
@@ -91,9 +108,6 @@ func (b *Block) enqueue(r *store.RowHead, i uint32, o *operation) {
 	}
 	o.state = waiting
 	b.link(r, i, o, last, next)
-	if o.due == 0 {
-		o.due = b.env.Now() + b.cfg.LockTimeout
-	}
 	b.waiters.add(b, i, o)
 }
 
@@ -152,19 +166,26 @@ func (b *Block) unlink(r *store.RowHead, o *operation) {
 // release lets a row go after an operation has left it: if the row has no holder any more and does not exist, it is
 // removed; then whoever may go on, goes on.
 func (b *Block) release(f *fragment, r *store.RowHead, id store.RowID, hidden bool) {
-	first := pool.None
-	if r.Lock&lockMask != 0 {
-		first = top(r)
+	if r == nil {
+		return // a ghost's
 	}
+	first := top(r)
 	if first != pool.None && b.ops.At(first).state != waiting {
 		// The row is still held. Its holders may all be readers now, and a reader may be first in the queue.
+		if r.Lock&lockLater != 0 && b.settled(r) {
+			b.sendLater(f, r, id)
+		}
 		if !hidden {
 			b.grant(f, r, id)
 		}
 		return
 	}
+	later := r.Lock&lockLater != 0
 	gone := hidden || r.Lock&store.LockInsert != 0
 	if !gone {
+		if later {
+			b.sendLater(f, r, id)
+		}
 		if first != pool.None {
 			b.grant(f, r, id)
 		}
@@ -178,11 +199,14 @@ func (b *Block) release(f *fragment, r *store.RowHead, id store.RowID, hidden bo
 	} else {
 		f.rows.Remove(f.rows.HashRow(r), id, gci)
 	}
+	if later {
+		b.sendLaterFree(f, id, gci)
+	}
 	for i := first; i != pool.None; {
 		o := b.ops.At(i)
 		next := o.down
 		o.up, o.down = pool.None, pool.None
-		b.waiters.remove(b, i, o)
+		b.unlist(i, o)
 		if next != pool.None {
 			b.ops.At(next).up = pool.None
 		}
@@ -193,7 +217,7 @@ func (b *Block) release(f *fragment, r *store.RowHead, id store.RowID, hidden bo
 
 // grant resumes waiting operations from the front of the queue as far as they may go on.
 func (b *Block) grant(f *fragment, r *store.RowHead, id store.RowID) {
-	if b.waiters.head == pool.None || b.granting == r {
+	if b.waiters.head == pool.None && b.queued == 0 || b.granting == r {
 		return // nobody waits for any row; or an operation that was resumed below calls: the loop there goes on
 	}
 	before := b.granting
@@ -209,7 +233,7 @@ func (b *Block) grant(f *fragment, r *store.RowHead, id store.RowID) {
 			return
 		}
 		b.unlink(r, o)
-		b.waiters.remove(b, i, o)
+		b.unlist(i, o)
 		b.resume(i, o)
 		// What was resumed may have removed the row, and another may have taken its slot: then it has no queue of ours.
 		if x, ok := f.rows.CheckedRow(id); !ok || x != r {
@@ -219,9 +243,6 @@ func (b *Block) grant(f *fragment, r *store.RowHead, id store.RowID) {
 }
 
 func (b *Block) firstWaiting(r *store.RowHead) uint32 {
-	if r.Lock&lockMask == 0 {
-		return pool.None
-	}
 	for i := top(r); i != pool.None; {
 		o := b.ops.At(i)
 		if o.state == waiting {
@@ -236,17 +257,33 @@ func (b *Block) firstWaiting(r *store.RowHead) uint32 {
 func (b *Block) resume(i uint32, o *operation) {
 	h := (*signal.Head)(o.stash)
 	o.state = executing
-	if h.Num == signal.NumPrepareReq {
+	switch {
+	case h.Num == signal.NumChainReq:
+		b.chainLink(i, o, signal.As[signal.PrepareReq](h), true)
+	case o.prev != 0:
+		b.prepareLink(i, o, signal.As[signal.PrepareReq](h), true)
+	case h.Num == signal.NumPrepareReq:
 		b.execute(i, o, prepareRequest(signal.As[signal.PrepareReq](h)), h, true)
-	} else {
+	default:
 		b.execute(i, o, keyRequest(signal.As[signal.KeyReq](h)), h, true)
 	}
 }
 
-// waitList is every waiting operation of the block, longest waiting first: all wait equally long at most.
+// unlist takes a waiting operation out of the list of those that wait at their primary.
+func (b *Block) unlist(i uint32, o *operation) {
+	if o.prev != 0 {
+		b.queued--
+		return
+	}
+	b.waiters.remove(b, i, o)
+}
+
+// waitList is every operation that waits at its primary, longest waiting first: all wait equally long at most.
 type waitList struct {
 	head, tail uint32
+	n          int
 	ticking    bool
+	probing    bool // a tick for probes is under way
 }
 
 func (w *waitList) init() { w.head, w.tail = pool.None, pool.None }
@@ -254,7 +291,7 @@ func (w *waitList) init() { w.head, w.tail = pool.None, pool.None }
 func (w *waitList) add(b *Block, i uint32, o *operation) {
 	// An operation that waits for the second time keeps its time: its place is before later ones.
 	after := w.tail
-	for after != pool.None && b.ops.At(after).due > o.due {
+	for after != pool.None && b.ops.At(after).since > o.since {
 		after = b.ops.At(after).wPrev
 	}
 	o.wPrev = after
@@ -269,10 +306,12 @@ func (w *waitList) add(b *Block, i uint32, o *operation) {
 	} else {
 		b.ops.At(o.wNext).wPrev = i
 	}
+	w.n++
 	if !w.ticking {
 		w.ticking = true
-		b.env.Tick(b.self, max(o.due-b.env.Now(), 1), tickLocks, 0, 0)
+		b.env.Tick(b.self, max(o.since+b.cfg.LockTimeout-b.env.Now(), 1), tickLocks, 0, 0)
 	}
+	b.probeSoon(o)
 }
 
 func (w *waitList) remove(b *Block, _ uint32, o *operation) {
@@ -287,25 +326,42 @@ func (w *waitList) remove(b *Block, _ uint32, o *operation) {
 		b.ops.At(o.wNext).wPrev = o.wPrev
 	}
 	o.wNext, o.wPrev = pool.None, pool.None
+	w.n--
 }
 
+// Kinds of timers.
 const (
-	tickLocks = 1 + iota
+	tickLocks = 1 + iota // the longest wait for a lock may be over
+	tickProbe            // a waiting operation is to look for a deadlock
+	tickCopy             // a copy that was refused is to be asked for again
 )
 
 func (b *Block) onTick(r *signal.TickOrd) {
-	invariant.That(r.Kind == tickLocks, "an ldm has one kind of timer")
+	switch r.Kind {
+	case tickLocks:
+		b.onLockTick()
+	case tickProbe:
+		b.onProbeTick()
+	case tickCopy:
+		b.onCopyTick()
+	default:
+		invariant.Failf("an ldm has no timer of kind %d", r.Kind)
+	}
+}
+
+func (b *Block) onLockTick() {
 	w := &b.waiters
 	w.ticking = false
 	for w.head != pool.None {
 		i := w.head
 		o := b.ops.At(i)
-		if o.due > b.env.Now() {
+		if left := o.since + b.cfg.LockTimeout - b.env.Now(); left > 0 {
 			w.ticking = true
 			// At most every 10 ms: a later deadline may fall a little behind.
-			b.env.Tick(b.self, max(o.due-b.env.Now(), 10_000_000), tickLocks, 0, 0)
+			b.env.Tick(b.self, max(left, 10_000_000), tickLocks, 0, 0)
 			return
 		}
+		b.reportTimeout(o)
 		b.giveUp(i, o, codeLockTimeout)
 	}
 }
@@ -323,16 +379,17 @@ func (b *Block) giveUp(i uint32, o *operation, code uint32) {
 func (b *Block) leaveQueue(i uint32, o *operation) {
 	invariant.That(o.state == waiting, "who leaves the queue has waited")
 	b.unlink(o.frag.rows.Row(o.id), o)
-	b.waiters.remove(b, i, o)
+	b.unlist(i, o)
 	o.state = executing
 }
 
-// refuse tells whoever asked that an operation failed and left nothing here.
+// fail tells whoever asked that an operation failed and left nothing here.
 func (b *Block) fail(i uint32, o *operation, code uint32) {
 	if o.oneShot() {
-		if o.prev == 0 {
+		switch {
+		case o.prev == 0:
 			b.keyRef(o.client, o.ref, o.tx, code)
-		} else {
+		case !o.cut:
 			b.chainRef(o.prev, o.prevOp, code)
 		}
 	} else {

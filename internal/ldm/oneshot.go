@@ -22,12 +22,14 @@ func (b *Block) onWriteReq(r *signal.KeyReq) {
 	// It comes over the client's own link, and its NodeFailRep came behind everything from the one before: so the client
 	// is back, though membership's word of that may still be on its way from another thread.
 	b.gone[r.From.Node()] = false
-	f, code := b.lookup(r.Table, r.Version, r.Frag)
+	f, code := b.lookup(r.Table, r.Version, r.Frag, true)
 	q := keyRequest(r)
 	if code == 0 {
 		switch {
 		case signal.IsRead(r.Op):
 			code = codeProtocol
+		case b.single != 0 && b.single != r.From.Node():
+			code = codeSingle
 		case b.stopping:
 			code = codeStopping
 		case f.table.closing:
@@ -44,7 +46,7 @@ func (b *Block) onWriteReq(r *signal.KeyReq) {
 		b.keyRef(r.From, r.Ref, r.Tx, code)
 		return
 	}
-	if f.replicas == 1 && b.epoch.Open() && b.writeAtOnce(f, r, &q) {
+	if f.down[0] == 0 && b.epoch.Open() && b.writeAtOnce(f, r, &q) {
 		return
 	}
 	i, o := b.seize(f)
@@ -53,7 +55,7 @@ func (b *Block) onWriteReq(r *signal.KeyReq) {
 		return
 	}
 	o.client, o.tx, o.ref, o.seq = r.From, r.Tx, r.Ref, r.Seq
-	o.op, o.flags, o.write, o.exclusive = r.Op, r.Flags, true, true
+	o.op, o.flags, o.write, o.exclusive = r.Op, r.Flags&(signal.FlagAll|signal.FlagNoWait), true, true
 	f.oneShots++
 	b.oneShots++
 	b.shots[r.From.Node()]++
@@ -139,10 +141,9 @@ func (b *Block) stamp(f *fragment, r *store.RowHead) {
 
 // executedOneShot goes on with a one-shot write that holds its row: down the chain, or to its commit point.
 func (b *Block) executedOneShot(i uint32, o *operation, r *store.RowHead, q *request) {
-	f := o.frag
-	if f.replicas > 1 {
+	if !o.tail() {
 		b.enterChain(i, o)
-		b.passOn(i, o, signal.NumChainReq, q, 0)
+		b.passOn(i, o, signal.NumChainReq, q)
 		b.dropStash(o)
 		return
 	}
@@ -158,13 +159,16 @@ func (b *Block) executedOneShot(i uint32, o *operation, r *store.RowHead, q *req
 // commitOneShot makes a one-shot's change the row's state, tells whoever waits for it, and lets the row go.
 func (b *Block) commitOneShot(i uint32, o *operation, r *store.RowHead, gci [2]uint32) {
 	f, id := o.frag, o.id
-	b.commitRow(f, r, o, gci)
+	if !o.ghost {
+		b.commitRow(f, r, o, gci, 0)
+	}
 	hidden := o.hidden
 	b.outcomes.Record(o.client, o.seq, gci)
-	b.unlink(r, o)
-	if o.prev == 0 {
+	b.part(r, o)
+	switch {
+	case o.prev == 0:
 		b.writeConf(o.client, o.ref, o.tx, gci)
-	} else {
+	case !o.cut:
 		b.chainConf(o.prev, o.prevOp, gci)
 	}
 	b.free(i, o)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/pool"
 	"github.com/cohortdb/cohort/internal/rowhash"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/store"
@@ -54,7 +55,7 @@ func (b *Block) onPrepareReq(r *signal.PrepareReq) {
 		b.prepareAtBackup(r)
 		return
 	}
-	f, code := b.lookup(r.Table, r.Version, r.Frag)
+	f, code := b.lookup(r.Table, r.Version, r.Frag, r.Op != signal.OpReadCommitted)
 	q := prepareRequest(r)
 	if code == 0 {
 		code = f.check(r.Op, r.Flags, &q)
@@ -159,7 +160,7 @@ func (b *Block) wait(i uint32, o *operation, r *store.RowHead, h *signal.Head) {
 // failHeld ends an operation that holds its row already.
 func (b *Block) failHeld(i uint32, o *operation, r *store.RowHead, code uint32) {
 	f, id := o.frag, o.id
-	b.unlink(r, o)
+	b.part(r, o)
 	o.state = executing
 	b.fail(i, o, code)
 	b.release(f, r, id, false)
@@ -167,14 +168,16 @@ func (b *Block) failHeld(i uint32, o *operation, r *store.RowHead, code uint32) 
 
 // executed passes a change on to the next replica; without one it is prepared, or for a one-shot at its commit point.
 func (b *Block) executed(i uint32, o *operation, r *store.RowHead, q *request) {
-	f := o.frag
+	o.first, o.view = i, b.view.Number
+	if o.write {
+		o.rest = o.frag.down
+	}
 	if o.oneShot() {
 		b.executedOneShot(i, o, r, q)
 		return
 	}
-	o.first = i
-	if o.write && !f.tail() {
-		b.passOn(i, o, signal.NumPrepareReq, q, 0)
+	if !o.tail() {
+		b.passOn(i, o, signal.NumPrepareReq, q)
 	} else {
 		c := kernel.Send[signal.PrepareConf](b.env, o.tc, b.self, signal.NumPrepareConf)
 		c.TcRef, c.OpSeq, c.First, c.Tail = o.tcRef, o.seq, i, i
@@ -182,22 +185,15 @@ func (b *Block) executed(i uint32, o *operation, r *store.RowHead, q *request) {
 	b.dropStash(o)
 }
 
-func (b *Block) dropStash(o *operation) {
-	if o.stash != nil {
-		b.copies.Release(o.stash)
-		o.stash = nil
-	}
-}
-
 // passOn sends a change down the chain.
-func (b *Block) passOn(i uint32, o *operation, num uint16, q *request, ack uint32) {
+func (b *Block) passOn(i uint32, o *operation, num uint16, q *request) {
 	f := o.frag
 	key, data := signal.Pad(q.keyLen), signal.Pad(q.dataLen)
-	s := (*signal.PrepareReq)(b.env.Put(f.next(), b.self, num, signal.PrepareReqSize+key+data))
-	s.OpRef, s.TcRef, s.Tc, s.Client, s.Ref, s.Tx, s.Seq, s.Ack = i, o.tcRef, o.tc, o.client, o.ref, o.tx, o.seq, ack
+	s := (*signal.PrepareReq)(b.env.Put(o.rest[0], b.self, num, signal.PrepareReqSize+key+data))
+	s.OpRef, s.TcRef, s.Tc, s.Client, s.Ref, s.Tx, s.Seq, s.Ack = i, o.tcRef, o.tc, o.client, o.ref, o.tx, o.seq, 0
 	s.Table, s.Version, s.Frag, s.Op, s.Flags = uint16(f.table.id), f.table.version, uint16(f.number), o.op, o.flags
 	s.RowID, s.First, s.KeyLen, s.DataLen = o.id, o.first, uint16(q.keyLen), uint16(q.dataLen)
-	s.View, s.Down = 0, [signal.MaxReplicas - 1]signal.Addr{}
+	s.View, s.Down = o.view, below{o.rest[1], o.rest[2]}
 	copy(unsafe.Slice((*byte)(s.Key()), key), unsafe.Slice((*byte)(q.key), key))
 	copy(unsafe.Slice((*byte)(s.Data()), data), unsafe.Slice((*byte)(q.data), data))
 }
@@ -205,7 +201,12 @@ func (b *Block) passOn(i uint32, o *operation, num uint16, q *request, ack uint3
 // prepareAtBackup does what the primary has done, at the same row id.
 func (b *Block) prepareAtBackup(r *signal.PrepareReq) {
 	f := b.known(r.Table, r.Frag)
-	q := prepareRequest(r)
+	if b.stale(f, r) {
+		b.env.Mark(kernel.MarkLatePrepareDropped)
+		b.Stale++
+		return
+	}
+	f.passed = f.passed || r.View > b.view.Number
 	i, o := b.seize(f)
 	if o == nil {
 		b.prepareRef(r.Tc, r.TcRef, r.Seq, codeNoOperations, r.First)
@@ -213,23 +214,35 @@ func (b *Block) prepareAtBackup(r *signal.PrepareReq) {
 	}
 	o.client, o.tx, o.ref, o.seq, o.tc, o.tcRef = r.Client, r.Tx, r.Ref, r.Seq, r.Tc, r.TcRef
 	o.op, o.flags, o.first, o.prev, o.prevOp, o.id = r.Op, r.Flags, r.First, r.From, r.OpRef, r.RowID
-	o.write, o.exclusive = true, true
-	if !b.applyAtBackup(i, o, &q) {
-		return
-	}
-	if !f.tail() {
-		b.passOn(i, o, signal.NumPrepareReq, &q, r.Ack)
-		return
-	}
-	c := kernel.Send[signal.PrepareConf](b.env, o.tc, b.self, signal.NumPrepareConf)
-	c.TcRef, c.OpSeq, c.First, c.Tail = o.tcRef, o.seq, o.first, i
+	o.write, o.exclusive, o.view, o.rest = true, true, r.View, r.Down
+	b.prepareLink(i, o, r, false)
 }
 
-// applyAtBackup locks the row at a backup and makes the pending change. False: it failed, and that was said.
-func (b *Block) applyAtBackup(i uint32, o *operation, q *request) bool {
+// prepareLink goes on with an operation below the primary: it is new, or comes from a row's queue.
+func (b *Block) prepareLink(i uint32, o *operation, r *signal.PrepareReq, resumed bool) {
+	q := prepareRequest(r)
+	if !b.applyAtBackup(i, o, &q, &r.Head, resumed) {
+		return
+	}
+	if !o.tail() {
+		b.passOn(i, o, signal.NumPrepareReq, &q)
+	} else {
+		c := kernel.Send[signal.PrepareConf](b.env, o.tc, b.self, signal.NumPrepareConf)
+		c.TcRef, c.OpSeq, c.First, c.Tail = o.tcRef, o.seq, o.first, i
+	}
+	b.dropStash(o)
+}
+
+// applyAtBackup locks the row at a backup and makes the pending change; h is the request. False: the operation has to
+// wait, or it failed, and that was said.
+func (b *Block) applyAtBackup(i uint32, o *operation, q *request, h *signal.Head, resumed bool) bool {
 	f := o.frag
 	r, ok := f.rows.CheckedRow(o.id)
 	if !ok && o.op != signal.OpInsert && o.op != signal.OpWrite {
+		if f.copying() {
+			b.haunt(i, o)
+			return true
+		}
 		// Its transaction inserted the row, and that was refused here: the coordinator knows by now, or will before this.
 		invariant.That(!o.oneShot(), "a backup has every committed row that its primary has")
 		b.fail(i, o, codeNoOperations)
@@ -248,9 +261,16 @@ func (b *Block) applyAtBackup(i uint32, o *operation, q *request) bool {
 		}
 		return true
 	}
+	if !b.grantable(r, o, resumed) {
+		b.queue(i, o, r, h)
+		return false
+	}
 	key, n := f.rows.Key(r)
-	invariant.That(sameBytes(key, n, q.key, q.keyLen), "a row id means the same row on every replica")
-	invariant.That(b.grantable(r, o, true), "a backup's row is free when its primary's is")
+	if !sameBytes(key, n, q.key, q.keyLen) || r.Lock == 0 && o.op == signal.OpInsert {
+		invariant.That(f.primary, "a row id means the same row on every replica")
+		b.fail(i, o, codeNotPrimary)
+		return false
+	}
 	v := b.version(f, r, o)
 	b.hold(r, i, o)
 	if o.op == signal.OpDelete {
@@ -262,6 +282,31 @@ func (b *Block) applyAtBackup(i uint32, o *operation, q *request) bool {
 		return false
 	}
 	return true
+}
+
+// queue lets an operation below the primary wait behind what an older view has left on its row or slot. Who is primary
+// himself by now has given the row or slot to somebody else, and refuses.
+func (b *Block) queue(i uint32, o *operation, r *store.RowHead, h *signal.Head) {
+	switch {
+	case o.frag.primary:
+		b.env.Mark(kernel.MarkLateLinkRefused)
+		b.fail(i, o, codeNotPrimary)
+		return
+	case o.stash == nil && !b.keep(o, h):
+		b.fail(i, o, codeNoOperations)
+		return
+	}
+	last := pool.None
+	for k := top(r); k != pool.None; k = b.ops.At(k).down {
+		if x := b.ops.At(k); x.state != waiting && x.view >= o.view {
+			invariant.Failf("operation %d of view %d is on the row of operation %d of view %d, below the primary", k, x.view, i, o.view)
+		}
+		last = k
+	}
+	b.env.Mark(kernel.MarkQueuedBelow)
+	o.state = waiting
+	b.link(r, i, o, last, pool.None)
+	b.queued++
 }
 
 func sameBytes(a unsafe.Pointer, n uint32, c unsafe.Pointer, m uint32) bool {

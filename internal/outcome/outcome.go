@@ -132,6 +132,13 @@ func (t *Table) Find(session signal.Addr, seq uint32) (gci [2]uint32, known bool
 	return e.gci, e.seq == seq
 }
 
+// Keeps tells whether outcomes of a session are kept.
+func (t *Table) Keeps(session signal.Addr) bool {
+	s := t.node[session.Node()]
+	i := int(session.Instance())
+	return i < len(s) && s[i] != nil
+}
+
 // Unheard is how many outcomes of a session at most wait for its acknowledgement.
 func (t *Table) Unheard(session signal.Addr) int {
 	s := t.node[session.Node()]

@@ -13,15 +13,17 @@ import "unsafe"
 // row's copy is still to come: the primary sends no row while a write on it is under way.
 type CopyReq struct {
 	Head
+	Ref     uint32 // of this request, echoed in all that belongs to it
 	Table   uint32
 	Version uint32
 	Frag    uint32
 	GCI     [2]uint32 // only what is newer; 0 = everything
 }
 
-// CopyRef refuses.
+// CopyRef refuses, or ends a copy that cannot go on.
 type CopyRef struct {
 	Head
+	Ref   uint32
 	Table uint32
 	Frag  uint32
 	Code  uint32
@@ -30,8 +32,8 @@ type CopyRef struct {
 // CopyRowsOrd carries rows: Count entries in BodyLen bytes, in the form that package ldm describes.
 type CopyRowsOrd struct {
 	Head
+	Ref     uint32
 	Table   uint32
-	Version uint32
 	Frag    uint32
 	Run     uint32 // number of this run, from 1
 	Last    uint32 // 1: nothing is left to copy
@@ -42,9 +44,11 @@ type CopyRowsOrd struct {
 // Body is the entries.
 func (r *CopyRowsOrd) Body() []byte { return tail(r, 0, r.BodyLen) }
 
-// CopyAckOrd tells the primary that a run is in place, so that it may send another.
+// CopyAckOrd tells the primary that a run is in place, so that it may send another. As CopyStepOrd an ldm tells itself to
+// go on with a copy.
 type CopyAckOrd struct {
 	Head
+	Ref   uint32
 	Table uint32
 	Frag  uint32
 	Run   uint32
@@ -73,7 +77,8 @@ func init() {
 	register(NumCopyRowsOrd, fromData, func(p *CopyRowsOrd, n uint32) bool {
 		return p.BodyLen <= MaxSize && n == uint32(unsafe.Sizeof(*p))+Pad(p.BodyLen)
 	})
-	register[CopyAckOrd](NumCopyAckOrd, fromData, nil)
+	registerAs[CopyAckOrd](NumCopyAckOrd, "CopyAckOrd", fromData, nil)
+	registerAs[CopyAckOrd](NumCopyStepOrd, "CopyStepOrd", 0, nil)
 	register[CopyStartReq](NumCopyStartReq, 0, nil)
 	register[CopyStartConf](NumCopyStartConf, 0, nil)
 }

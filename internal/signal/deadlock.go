@@ -1,8 +1,9 @@
 package signal
 
 // ProbeOrd looks for a cycle of transactions that wait for each other. An ldm sends one for a waiting operation to the
-// coordinator of each that the operation waits for (as ProbeOrd); that coordinator passes it on to the ldm of each
+// coordinator of each that the operation waits for (as ProbeOrd); that coordinator passes it on to the ldm of each other
 // operation of its transaction that waits (as WaitProbeOrd); that ldm to the coordinators of those which that waits for.
+// The operation that the probe names may wait too, in front of others: what it waits for the ldm has looked at already.
 // If it comes back to the transaction that it began with, there is a cycle, and that transaction is rolled back (274).
 // It is dropped at a transaction of higher rank (client, number), so that one probe of a cycle comes back.
 //

@@ -158,6 +158,7 @@ const (
 	NumCopyAckOrd    // ldm → ldm
 	NumCopyStartReq  // distribution → ldm
 	NumCopyStartConf // back
+	NumCopyStepOrd   // ldm → itself
 
 	// Arbitration (arbitration.go).
 	NumArbitStartReq

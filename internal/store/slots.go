@@ -136,6 +136,11 @@ func (s *slotPages) takeFrom(h *slotHead, i uint32) {
 	if h.free--; h.free == 0 {
 		s.unlink(h)
 	}
+	s.freshen(h, i)
+}
+
+// freshen makes what lies in a slot valid.
+func (s *slotPages) freshen(h *slotHead, i uint32) {
 	for h.fresh <= i { // one step when slots are taken in order
 		if s.keepGCI {
 			*(*[2]uint32)(unsafe.Add(unsafe.Pointer(h), s.headSize+h.fresh*s.slotSize)) = h.gci
@@ -286,9 +291,9 @@ func (s *slotPages) next(id uint32) (uint32, bool) {
 func (s *slotPages) gci(id uint32) uint64 {
 	lp, i := id>>(s.slotBits&31), id&s.slotMask
 	switch {
-	case i >= s.perPage || lp >= uint32(len(s.pages)):
+	case i >= s.perPage:
 		return 0
-	case s.pages[lp] == noPage:
+	case lp >= uint32(len(s.pages)) || s.pages[lp] == noPage:
 		if lp < uint32(len(s.gone)) {
 			return s.gone[lp]
 		}
