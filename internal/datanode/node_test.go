@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cohortdb/cohort/config"
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/exitcode"
 	"github.com/cohortdb/cohort/internal/invariant"
@@ -21,6 +22,7 @@ import (
 type cluster struct {
 	t      *testing.T
 	net    *kerneltest.Net
+	conf   *config.Config
 	nodes  [256]*Node
 	events [256]map[event.Type]int
 	states [256]uint32
@@ -64,31 +66,48 @@ func newCluster(t *testing.T, seed uint64, nodes, replicas int) *cluster {
 			x.Threads[0].Invariants()
 		}
 	}
+	c.conf = conf
 	for i := range nodes {
-		id := uint8(i + 1)
-		cfg, err := FromConfig(conf, int(id))
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := Layout{Threads: 1, Receivers: []int{0}, TCs: []int{0, 0}, LDMs: []int{0, 0}, LogParts: 4}
-		kn := c.net.Add(id, signal.PeerData)
-		kn.LDMs, kn.TCs = 2, 2
-		c.events[id] = map[event.Type]int{}
-		n := New(cfg, l, memory(8<<20), []*kernel.Env{kn.Env})
-		c.nodes[id] = n
-		n.Threads[0].Runtime = func(h *signal.Head) { c.runtime(id, h) }
-		kn.Handle = func(h *signal.Head) { n.Threads[0].Deliver(unsafe.Pointer(h)) }
-	}
-	for a := uint8(1); int(a) <= nodes; a++ {
-		for b := a + 1; int(b) <= nodes; b++ {
-			c.net.Link(a, b)
-		}
+		c.boot(uint8(i + 1))
 	}
 	return c
 }
 
-func (c *cluster) runtime(id uint8, h *signal.Head) {
+// boot starts a node, and links it to all that live.
+func (c *cluster) boot(id uint8) {
+	cfg, err := FromConfig(c.conf, int(id))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	l := Layout{Threads: 1, Receivers: []int{0}, TCs: []int{0, 0}, LDMs: []int{0, 0}, LogParts: 4}
+	kn := c.net.Add(id, signal.PeerData)
+	kn.LDMs, kn.TCs = 2, 2
+	c.events[id], c.states[id], c.exits[id] = map[event.Type]int{}, 0, nil
+	n := New(cfg, l, memory(8<<20), []*kernel.Env{kn.Env})
+	c.nodes[id] = n
+	n.Threads[0].Runtime = func(h *signal.Head) { c.runtime(kn, h) }
+	kn.Handle = func(h *signal.Head) { n.Threads[0].Deliver(unsafe.Pointer(h)) }
+	for o := 1; o < 256; o++ {
+		if x := c.net.Nodes[o]; o != int(id) && x != nil && !x.Dead() {
+			c.net.Link(uint8(o), id)
+		}
+	}
+}
+
+func (c *cluster) runtime(kn *kerneltest.Node, h *signal.Head) {
+	id := kn.ID
 	switch h.Num {
+	case signal.NumHeardReq:
+		r := kernel.Send[signal.HeardConf](kn.Env, h.From, h.To, signal.NumHeardConf)
+		r.Ref, r.Stall = signal.As[signal.HeardReq](h).Ref, 0
+		for i := range r.Age {
+			r.Age[i] = signal.NoRef
+			if last, up := c.net.Heard(id, uint8(i)); up && i != 0 {
+				r.Age[i] = uint32((c.net.Now() - last) / millisecond)
+			}
+		}
+	case signal.NumLinkCloseOrd:
+		c.net.Close(id, uint8(signal.As[signal.LinkCloseOrd](h).Node))
 	case signal.NumEventRep:
 		c.events[id][event.Type((*signal.EventRep)(unsafe.Pointer(h)).Event)]++
 	case signal.NumNodeStateRep:
@@ -309,31 +328,6 @@ func TestAWholeCluster(t *testing.T) {
 				if c.exits[id].Code != exitcode.Done {
 					t.Fatalf("node %d ends with %d", id, c.exits[id].Code)
 				}
-			}
-		}
-	}
-}
-
-// A data node dies in the middle of everything: the others end with the reason, and nothing hangs.
-func TestALostNodeEndsAWholeCluster(t *testing.T) {
-	for seed := uint64(1); seed <= 20; seed++ {
-		c := newCluster(t, seed, 4, 2).start()
-		c.client()
-		c.createTable(1)
-		for i := range uint64(60) {
-			c.key(signal.NumWriteReq, signal.OpInsert, signal.FlagAll, i, 1, uint32(i)+1)
-		}
-		for range c.net.Rand(400) {
-			c.net.Step(c.net.Now())
-		}
-		victim := uint8(1 + seed%4)
-		c.net.Kill(victim)
-		if !c.net.Until(second, c.all(func(id uint8) bool { return id == victim || c.exits[id] != nil })) {
-			t.Fatalf("seed %d: survivors of node %d go on: %v", seed, victim, c.net)
-		}
-		for id := uint8(1); id <= 4; id++ {
-			if id != victim && c.exits[id].Code != exitcode.NodeLost {
-				t.Fatalf("node %d ends with %d", id, c.exits[id].Code)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/view"
 )
 
 // takeover is what holds the epochs up after a loss.
@@ -27,6 +28,15 @@ type takeover struct {
 
 // holds tells whether a change of the epoch may neither begin nor end.
 func (t *takeover) holds() bool { return t.prepared || t.lost > t.ended }
+
+// View is who is in the cluster, for those who inspect a node.
+func (b *Block) View() *view.View { return &b.view }
+
+// Takeover tells whether something of lost members may be left.
+func (b *Block) Takeover() bool { return b.over.holds() }
+
+// Epoch is the newest epoch that is committed here.
+func (b *Block) Epoch() signal.GCI { return b.local.gci }
 
 func (b *Block) viewConf(r *signal.ViewReq, num uint16) {
 	to, number, attempt := r.From, r.View, r.Attempt
