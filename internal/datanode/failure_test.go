@@ -6,6 +6,7 @@ import (
 
 	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/exitcode"
+	"github.com/cohortdb/cohort/internal/schema"
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
@@ -67,6 +68,18 @@ func TestANodeIsLostAndComesBack(t *testing.T) {
 				c.net.Step(c.net.Now())
 			}
 			victim := uint8(1 + seed%uint64(shape[0]))
+			def := schema.Table{Database: "db", Name: "u", Columns: []schema.Column{{Name: "k", Type: schema.Bigunsigned, PrimaryKey: true}}}
+			body, err := def.AppendBinary(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := (*signal.TableCreateReq)(c.put(signal.MakeAddr(1+victim%uint8(shape[0]), signal.BlockDictionary, 0), signal.NumTableCreateReq,
+				uint32(unsafe.Sizeof(signal.TableCreateReq{}))+uint32(len(body))))
+			q.Ref, q.DefLen = 2, uint32(len(body))
+			copy(q.Def(), body)
+			for range c.net.Rand(200) {
+				c.net.Step(c.net.Now())
+			}
 			c.net.Kill(victim)
 			var others []uint8
 			for id := uint8(1); int(id) <= shape[0]; id++ {
@@ -78,6 +91,17 @@ func TestANodeIsLostAndComesBack(t *testing.T) {
 				t.Fatalf("%v seed %d: the others do not go on without node %d: %v", shape, seed, victim, c.net)
 			}
 			acked := map[uint64]uint32{}
+			created := func() bool {
+				for _, a := range c.answers {
+					if a.num == signal.NumTableCreateConf && a.ref == 2 {
+						return true
+					}
+				}
+				return false
+			}
+			if !c.net.Until(second, created) {
+				t.Fatalf("%v seed %d: a table is not created while node %d is lost", shape, seed, victim)
+			}
 			for _, a := range c.answers {
 				switch a.num {
 				case signal.NumWriteConf:

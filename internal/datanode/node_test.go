@@ -154,7 +154,9 @@ func (c *cluster) client() {
 		switch h.Num {
 		case signal.NumTableCreateConf, signal.NumTableDropConf:
 			d := (*signal.TableDone)(p)
-			a.ref, c.table, c.version = d.Ref, uint16(d.Table), uint16(d.Version)
+			if a.ref = d.Ref; d.Ref == 1 {
+				c.table, c.version = uint16(d.Table), uint16(d.Version)
+			}
 		case signal.NumTableRef:
 			d := (*signal.TableRef)(p)
 			a.ref, a.code = d.Ref, d.Code
