@@ -6,11 +6,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/cohortdb/cohort/config"
+	"github.com/cohortdb/cohort/internal/arbitrator"
 	"github.com/cohortdb/cohort/internal/client"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -45,7 +49,10 @@ type Conn struct {
 
 	mu        sync.Mutex // guards what follows
 	core      *client.Conn
+	arb       *arbitrator.Block // nil: this node is no arbitrator
 	env       *kernel.Env
+	alarm     *time.Timer   // for what the blocks want to do before the next tick …
+	alarmAt   int64         // … and when; 0 = nothing
 	watch     chan struct{} // closed and replaced when state changes
 	firstTx   map[uint16]uint32
 	lastGiven uint16
@@ -59,6 +66,7 @@ type Conn struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	done sync.WaitGroup
+	over chan struct{} // closed when nothing of the connection is left
 }
 
 // state is what sessions and readers of sockets need to know. It does not change once it is published.
@@ -123,7 +131,7 @@ func newConn(m manager, secret uint64, o Options) (*Conn, error) {
 	}
 	c := &Conn{
 		opts: o, id: uint8(m.nodeID()), secret: secret, conf: m.config(), started: time.Now(), mgm: m,
-		watch: make(chan struct{}), firstTx: map[uint16]uint32{}, tables: map[string]*tableEntry{},
+		watch: make(chan struct{}), firstTx: map[uint16]uint32{}, tables: map[string]*tableEntry{}, over: make(chan struct{}),
 	}
 	c.env = kernel.NewEnv(c.id, 0, secret, 4096)
 	c.env.Place(signal.BlockClient, 0, 0)
@@ -132,6 +140,9 @@ func newConn(m manager, secret uint64, o Options) (*Conn, error) {
 	if err := c.poller.init(); err != nil {
 		return nil, err
 	}
+	c.alarm = time.AfterFunc(time.Hour, c.onAlarm)
+	c.alarm.Stop()
+	c.arbitrate()
 	data := c.conf.DataNodes()
 	c.perNode = min(maxLinks/max(len(data), 1), kernel.MaxThreads)
 	ctx, stop := context.WithCancel(context.Background())
@@ -162,29 +173,61 @@ func (c *Conn) start(f func()) {
 	}()
 }
 
-// Close ends the sessions and the links. Transactions under way are rolled back.
+// Close ends the sessions and the links, and waits until that is done. Transactions under way are rolled back. In a
+// function that Poll calls it does not wait, for Poll cannot end before that function does.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	if c.state.Load().closed {
-		c.mu.Unlock()
-		return nil
+	first := !c.state.Load().closed
+	if first {
+		s := *c.state.Load()
+		s.closed = true
+		c.state.Store(&s)
+		c.alarm.Stop()
+		c.wakeAll()
 	}
-	s := *c.state.Load()
-	s.closed = true
-	c.state.Store(&s)
-	c.wakeAll()
 	c.mu.Unlock()
-	c.stop()
-	c.kick()
-	for _, l := range s.links {
-		if l != nil {
-			c.lost(l, errClosing)
+	if first {
+		c.stop()
+		for _, l := range c.state.Load().links {
+			if l != nil {
+				c.lost(l, errClosing)
+			}
+		}
+		go func() {
+			c.done.Wait()
+			c.mgm.close()
+			c.poller.close()
+			close(c.over)
+		}()
+	}
+	if !inFunction() {
+		<-c.over
+	}
+	return nil
+}
+
+// callName is the function that calls the functions of transactions.
+var callName = runtime.FuncForPC(reflect.ValueOf((*Session).call).Pointer()).Name()
+
+// inFunction tells whether the caller is called by a function of a transaction. Nobody takes note of it where functions
+// are called, since that happens for each transaction.
+func inFunction() bool {
+	var pcs [64]uintptr
+	for skip := 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs[:])
+		if n == 0 {
+			return false
+		}
+		for frames, more := runtime.CallersFrames(pcs[:n]), true; more; {
+			var f runtime.Frame
+			if f, more = frames.Next(); f.Function == callName {
+				return true
+			}
+		}
+		if n < len(pcs) {
+			return false
 		}
 	}
-	c.done.Wait()
-	c.mgm.close()
-	c.poller.close()
-	return nil
 }
 
 // NodeID is the node id of the connection.
@@ -272,12 +315,89 @@ func (c *Conn) wakeAll() {
 func (c *Conn) toCore(h *signal.Head) {
 	c.mu.Lock()
 	c.env.SetNow(c.now())
-	c.core.Deliver(h)
-	if c.core.View() != c.state.Load().view {
+	if h.To.Block() == signal.BlockArbitrator {
+		c.arb.Deliver(h)
+	} else {
+		c.core.Deliver(h)
+	}
+	c.settle()
+	c.mu.Unlock()
+}
+
+// settle does what must follow every call of the connection's blocks. The caller holds mu.
+func (c *Conn) settle() {
+	st := c.state.Load()
+	c.core.TakeOut(func(id uint8) {
+		for i := range st.nodes[id].n {
+			if l := st.links[st.nodes[id].base+i]; l != nil {
+				c.lost(l, errOut)
+			}
+		}
+	})
+	if c.core.View() != st.view {
 		c.publish(nil)
 	}
 	c.flushCore()
-	c.mu.Unlock()
+	c.setAlarm()
+}
+
+// setAlarm makes sure that onAlarm is called when the blocks want to do something. The caller holds mu.
+func (c *Conn) setAlarm() {
+	at, ok := c.env.NextTimer()
+	if due, soon := c.core.Due(); soon && (!ok || due < at) {
+		at, ok = due, true
+	}
+	if !ok || c.alarmAt != 0 && c.alarmAt <= at || c.state.Load().closed {
+		return
+	}
+	c.alarmAt = max(at, 1)
+	c.alarm.Reset(time.Duration(max(at-c.now(), 0)))
+}
+
+func (c *Conn) onAlarm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alarmAt = 0
+	if c.state.Load().closed {
+		return
+	}
+	c.tickCore()
+}
+
+// tickCore gives the blocks the time. The caller holds mu.
+func (c *Conn) tickCore() {
+	c.env.SetNow(c.now())
+	c.env.FireTimers()
+	c.env.RunJobs(func(p unsafe.Pointer) { c.arb.Deliver((*signal.Head)(p)) }, 1<<20) // nobody else has timers
+	c.core.Tick()
+	c.settle()
+}
+
+// refresh asks for newer maps in place of those that data nodes have contradicted.
+func (c *Conn) refresh(maps []*client.Map) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state.Load().closed {
+		return
+	}
+	c.env.SetNow(c.now())
+	for _, m := range maps {
+		c.core.Refresh(m)
+	}
+	c.settle()
+}
+
+// arbitrate makes the node an arbitrator if the configuration says that it may be one. A receiver reads for it, since it
+// must hear and answer at once whatever the program does.
+func (c *Conn) arbitrate() {
+	n := c.conf.Node(int(c.id))
+	if n == nil || n.Int("ArbitrationRank") <= 0 {
+		return
+	}
+	c.env.Place(signal.BlockArbitrator, 0, 0)
+	c.arb = arbitrator.New(c.env, arbitrator.Config{Delay: n.Int("ArbitrationDelay") * int64(time.Millisecond),
+		Tell: func(text string) { c.opts.Logf("ndb: node %d: %s", c.id, text) }})
+	c.wantReceiver()
 }
 
 // flushCore sends what the connection's block has said. The caller holds mu.
@@ -340,7 +460,7 @@ func (c *Conn) up(node uint8, base int, links []*link, r *signal.HelloConf) {
 	c.env.SetNow(c.now())
 	c.core.Deliver(&rep.Head)
 	c.publish(func(s *state) { s.nodes, s.links = next.nodes, next.links })
-	c.flushCore()
+	c.settle()
 	c.mu.Unlock()
 	for _, l := range links {
 		c.add(l)
@@ -363,7 +483,7 @@ func (c *Conn) down(node uint8) {
 		c.env.SetNow(c.now())
 		c.core.Deliver(&rep.Head)
 		c.publish(func(s *state) { s.nodes, s.links = next.nodes, next.links })
-		c.flushCore()
+		c.settle()
 	}
 	c.mu.Unlock()
 }
@@ -379,9 +499,7 @@ func (c *Conn) tickEvery(ctx context.Context) {
 		case <-t.C:
 		}
 		c.mu.Lock()
-		c.env.SetNow(c.now())
-		c.core.Tick()
-		c.flushCore()
+		c.tickCore()
 		sessions := c.state.Load().sessions
 		c.mu.Unlock()
 		for _, s := range sessions {

@@ -508,7 +508,7 @@ func TestStraySignalsAreDropped(t *testing.T) {
 
 func TestNodesThatAreNotReady(t *testing.T) {
 	f := newFake(t, 2, 1)
-	f.nodes[0].refuse.Store(true)
+	f.nodes[0].refuse.Store(signal.RefuseNotReady)
 	f.nodes[1].state.Store(signal.StateStarting)
 	conn, err := newConn(&fakeManager{f, f.conf.APINodes()[0].ID}, 7, Options{})
 	if err != nil {
@@ -523,7 +523,7 @@ func TestNodesThatAreNotReady(t *testing.T) {
 	if _, err := conn.Table(context.Background(), "a", "b"); !errors.Is(err, ErrNotReady) {
 		t.Error(err)
 	}
-	f.nodes[0].refuse.Store(false)
+	f.nodes[0].refuse.Store(0)
 	if err := conn.WaitReady(context.Background(), 1); err != nil {
 		t.Error(err)
 	}

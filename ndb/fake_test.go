@@ -33,6 +33,13 @@ type fakeCluster struct {
 	rowSize uint32
 	counts  [signal.NumMax]int
 
+	replicas int                               // of each fragment
+	primary  func(frag int) int                // place in nodes of a fragment's primary; nil: they take turns
+	outcome  func(r *signal.OutcomeReq) uint32 // what is known of a commit
+	view     uint32                            // of the cluster
+	members  signal.NodeSet                    // of it
+	refusals atomic.Int32                      // links that were refused
+
 	quiet atomic.Bool // answer without allocating: reads with a row of zeros, writes as if done
 	// hook sees each request first; true: it was dealt with. Called with mu held.
 	hook atomic.Pointer[func(p *fakeSocket, h *signal.Head) bool]
@@ -46,9 +53,11 @@ type fakeNode struct {
 	sockets int
 	secret  atomic.Uint32
 	mu      sync.Mutex
-	live    map[net.Conn]bool
+	live    map[net.Conn]bool // true: the one that a client's library speaks through
 	state   atomic.Uint32
-	refuse  atomic.Bool
+	refuse  atomic.Uint32 // reason to refuse links; 0 = none
+	deaf    atomic.Bool   // it hangs: takes everything, answers nothing
+	said    chan []byte   // frames that came for it and are no requests of a client's library
 }
 
 type fakeTable struct {
@@ -78,7 +87,7 @@ func newFake(t testing.TB, n, sockets int) *fakeCluster {
 	for range n {
 		text.WriteString("[ndbd]\nHostName=127.0.0.1\n")
 	}
-	text.WriteString("[ndb_mgmd]\nHostName=127.0.0.1\n[api]\n[api]\n")
+	text.WriteString("[ndb_mgmd]\nHostName=127.0.0.1\n[api]\n[api]\n[api]\nArbitrationRank=1\nArbitrationDelay=15\n")
 	conf, _, err := config.Parse([]byte(text.String()), config.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -89,9 +98,10 @@ func newFake(t testing.TB, n, sockets int) *fakeCluster {
 // newFakeOf starts the data nodes of a configuration.
 func newFakeOf(t testing.TB, conf *config.Config, sockets int) *fakeCluster {
 	c := &fakeCluster{t: t, tables: map[string]*fakeTable{}, acks: map[signal.Addr]uint32{}, closes: map[signal.Addr]int{},
-		open: map[[2]uint32]*fakeTx{}, gci: 1, conf: conf}
+		open: map[[2]uint32]*fakeTx{}, gci: 1, conf: conf, replicas: 1}
 	for _, n := range conf.DataNodes() {
-		f := &fakeNode{c: c, id: uint8(n.ID), sockets: sockets, live: map[net.Conn]bool{}}
+		f := &fakeNode{c: c, id: uint8(n.ID), sockets: sockets, live: map[net.Conn]bool{},
+			said: make(chan []byte, 100)}
 		f.secret.Store(1)
 		f.state.Store(signal.StateStarted)
 		f.listen("127.0.0.1:0")
@@ -123,7 +133,7 @@ func (f *fakeNode) listen(addr string) {
 				return
 			}
 			f.mu.Lock()
-			f.live[nc] = true
+			f.live[nc] = false
 			f.mu.Unlock()
 			go f.serve(nc)
 		}
@@ -165,10 +175,13 @@ func (m *fakeManager) port(_ context.Context, node int) (int, error) {
 	return 0, nil
 }
 
-// connect makes a connection that is ready.
+// connect makes a connection that is ready: of the first API node, or of Options.NodeID.
 func (c *fakeCluster) connect(o Options) *Conn {
 	c.t.Helper()
-	conn, err := newConn(&fakeManager{c, c.conf.APINodes()[0].ID}, 7, o)
+	if o.NodeID == 0 {
+		o.NodeID = c.conf.APINodes()[0].ID
+	}
+	conn, err := newConn(&fakeManager{c, o.NodeID}, 7, o)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -179,6 +192,36 @@ func (c *fakeCluster) connect(o Options) *Conn {
 		c.t.Fatal(err)
 	}
 	return conn
+}
+
+// send sends a signal to a client's node over every link that there is to it from this node; one of them is enough, and
+// more do no harm where it is used.
+func send[T any](f *fakeNode, to, from signal.Addr, num uint16, set func(*T)) {
+	p := &fakeSocket{n: f}
+	set(put[T](p, to, from, num, nil))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for nc, ready := range f.live {
+		if ready {
+			_, _ = nc.Write(p.out)
+			return
+		}
+	}
+}
+
+func (f *fakeNode) block(b uint8) signal.Addr { return signal.MakeAddr(f.id, b, 0) }
+
+// tell makes a node tell a client how it is.
+func (f *fakeNode) tell(c *Conn, change func(*signal.NodeStateRep)) {
+	send(f, signal.MakeAddr(uint8(c.NodeID()), signal.BlockClient, 0), f.block(signal.BlockManager), signal.NumNodeStateRep,
+		func(r *signal.NodeStateRep) {
+			f.stateRep(r)
+			change(r)
+		})
+}
+
+func (f *fakeNode) stateRep(r *signal.NodeStateRep) {
+	r.State, r.DynamicID, r.View, r.Members = f.state.Load(), uint32(f.id)+100*(f.secret.Load()-1), f.c.view, f.c.members
 }
 
 func (c *fakeCluster) setHook(f func(p *fakeSocket, h *signal.Head) bool) {
@@ -205,6 +248,9 @@ func (f *fakeNode) serve(nc net.Conn) {
 		if err != nil {
 			return
 		}
+		if f.deaf.Load() {
+			continue
+		}
 		n += m
 		in := buf[:n]
 		f.c.mu.Lock()
@@ -224,7 +270,9 @@ func (f *fakeNode) serve(nc net.Conn) {
 				f.c.mu.Unlock()
 				return
 			}
-			f.c.counts[h.Num]++
+			if h.Num < signal.NumMax {
+				f.c.counts[h.Num]++
+			}
 			if f.c.quiet.Load() && p.handleQuietly(h) {
 				in = in[k:]
 				continue
@@ -275,10 +323,11 @@ func (p *fakeSocket) handle(h *signal.Head) {
 	switch h.Num {
 	case signal.NumHello:
 		r := cast[signal.Hello](h)
-		if p.n.refuse.Load() {
+		if code := p.n.refuse.Load(); code != 0 {
 			text := "not ready"
 			x := put[signal.HelloRef](p, h.From, h.To, signal.NumHelloRef, []byte(text))
-			x.Code, x.TextLen = signal.RefuseNotReady, uint32(len(text))
+			x.Code, x.TextLen = code, uint32(len(text))
+			c.refusals.Add(1)
 			return
 		}
 		x := put[signal.HelloConf](p, h.From, h.To, signal.NumHelloConf, nil)
@@ -287,8 +336,12 @@ func (p *fakeSocket) handle(h *signal.Head) {
 	case signal.NumApiRegReq:
 		x := put[signal.ApiRegConf](p, h.From, h.To, signal.NumApiRegConf, nil)
 		x.Ref, x.State, x.LDMs, x.TCs, x.Replicas = cast[signal.ApiRegReq](h).Ref, p.n.state.Load(), 2, 2, 1
-		s := put[signal.NodeStateRep](p, h.From, h.To, signal.NumNodeStateRep, nil)
-		s.State = p.n.state.Load()
+		p.n.stateRep(put[signal.NodeStateRep](p, h.From, h.To, signal.NumNodeStateRep, nil))
+		p.n.mu.Lock()
+		if _, there := p.n.live[p.nc]; there {
+			p.n.live[p.nc] = true
+		}
+		p.n.mu.Unlock()
 	case signal.NumTableCreateReq:
 		r := cast[signal.TableCreateReq](h)
 		def, err := schema.DecodeTable(r.Def())
@@ -359,6 +412,12 @@ func (p *fakeSocket) handle(h *signal.Head) {
 		c.acks[h.From] = cast[signal.AckOrd](h).Ack
 	case signal.NumCloseOrd:
 		c.closes[h.From]++
+	case signal.NumOutcomeReq:
+		r := cast[signal.OutcomeReq](h)
+		x := put[signal.OutcomeConf](p, h.From, h.To, signal.NumOutcomeConf, nil)
+		x.Tx, x.Seq, x.Known, x.GCI = r.Tx, r.Seq, c.outcome(r), [2]uint32{c.gci, 9}
+	case signal.NumArbitStartConf, signal.NumArbitChooseConf, signal.NumArbitChooseRef:
+		p.n.said <- append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(h)), h.Bytes())...)
 	default:
 		c.t.Errorf("a data node got %s", signal.Format(h))
 	}
@@ -414,7 +473,13 @@ func (p *fakeSocket) info(t *fakeTable, h *signal.Head, ref uint32) {
 		x.Map()[i] = uint16(uint32(i) % t.def.Fragments)
 	}
 	for i := range int(t.def.Fragments) {
-		x.Chains()[i*signal.MaxReplicas] = signal.MakeAddr(c.nodes[i%len(c.nodes)].id, signal.BlockLDM, uint16(i/len(c.nodes)))
+		first := i % len(c.nodes)
+		if c.primary != nil {
+			first = c.primary(i)
+		}
+		for k := range c.replicas {
+			x.Chains()[i*signal.MaxReplicas+k] = signal.MakeAddr(c.nodes[(first+k)%len(c.nodes)].id, signal.BlockLDM, uint16(i/len(c.nodes)))
+		}
 	}
 }
 

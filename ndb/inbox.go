@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/cohortdb/cohort/internal/client"
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
@@ -39,8 +40,10 @@ func (s *Session) leave() {
 	}
 	b := &s.inbox
 	wake := false
+	var doubts []*client.Map
 	if b.waiting {
 		s.remote = false
+		s.core.TakeDoubts(func(m *client.Map) { doubts = append(doubts, m) })
 		s.flush(SendForce) // what the answers have led to
 		if b.tx != nil {
 			wake = !b.tx.core.Busy()
@@ -56,6 +59,9 @@ func (s *Session) leave() {
 	b.mu.Unlock()
 	if wake {
 		b.signal()
+	}
+	if doubts != nil {
+		s.c.refresh(doubts)
 	}
 }
 

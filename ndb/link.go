@@ -28,7 +28,16 @@ const (
 var (
 	errClosing = errors.New("the connection is being closed")
 	errOther   = errors.New("another link to the node was lost")
+	errOut     = errors.New("the other data nodes go on without it")
 )
+
+// refusal is a data node's answer that it does not take the link.
+type refusal struct {
+	code uint32 // one of signal's Refuse constants
+	text string
+}
+
+func (r *refusal) Error() string { return "refused: " + r.text }
 
 // link is one socket to a data node. Whoever holds the poller's token reads it; whoever finds nobody writing writes for
 // everyone.
@@ -61,7 +70,9 @@ type keeper struct {
 }
 
 func (k *keeper) run(ctx context.Context) {
-	const least, most = 10 * time.Millisecond, time.Second
+	// A node that refuses is there, and has something to bring to an end before it takes the link: that takes it no longer
+	// than a moment, while it is unknown when one that does not answer will be back.
+	const least, most, refused = 10 * time.Millisecond, 500 * time.Millisecond, 50 * time.Millisecond
 	pause, said := least, ""
 	for ctx.Err() == nil {
 		links, conf, err := k.open(ctx)
@@ -76,6 +87,10 @@ func (k *keeper) run(ctx context.Context) {
 		if text := err.Error(); text != said && ctx.Err() == nil {
 			k.c.opts.Logf("ndb: node %d: no link to data node %d: %s", k.c.id, k.node, text)
 			said = text
+		}
+		var no *refusal
+		if errors.As(err, &no) && (no.code == signal.RefuseTaken || no.code == signal.RefuseNotReady) {
+			pause = refused
 		}
 		select {
 		case <-ctx.Done():
@@ -203,7 +218,7 @@ func (k *keeper) answer(r io.Reader) (*signal.HelloConf, error) {
 	ref, c := (*signal.HelloRef)(unsafe.Pointer(h)), (*signal.HelloConf)(unsafe.Pointer(h))
 	switch {
 	case h.Num == signal.NumHelloRef && n >= uint32(unsafe.Sizeof(*ref)) && n == uint32(unsafe.Sizeof(*ref))+signal.Pad(min(ref.TextLen, 1<<20)):
-		return nil, fmt.Errorf("refused: %s", ref.Text())
+		return nil, &refusal{ref.Code, ref.Text()}
 	case h.Num == signal.NumHelloConf && n == uint32(unsafe.Sizeof(*c)):
 		switch {
 		case c.Version != signal.WireVersion:

@@ -2,6 +2,7 @@ package ndb
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -28,8 +29,9 @@ type mgmd struct {
 	id     int
 	conf   *config.Config
 
-	mu sync.Mutex
-	c  *mgmclient.Client
+	mu   sync.Mutex
+	c    *mgmclient.Client
+	look chan struct{} // makes keep look at once
 }
 
 func newMgmd(ctx context.Context, connectString string, o Options, secret uint64) (*mgmd, error) {
@@ -40,7 +42,8 @@ func newMgmd(ctx context.Context, connectString string, o Options, secret uint64
 	if err != nil {
 		return nil, err
 	}
-	m := &mgmd{opts: mgmclient.Options{Name: o.Name, Retries: -1, RetryDelay: 200 * time.Millisecond}, target: target, name: o.Name, secret: secret}
+	m := &mgmd{opts: mgmclient.Options{Name: o.Name, Retries: -1, RetryDelay: 200 * time.Millisecond}, target: target, name: o.Name, secret: secret,
+		look: make(chan struct{}, 1)}
 	m.id = o.NodeID
 	if m.id == 0 {
 		m.id = target.NodeID
@@ -68,27 +71,36 @@ func (m *mgmd) close() {
 }
 
 func (m *mgmd) port(ctx context.Context, node int) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	m.mu.Lock()
 	c := m.c
 	m.mu.Unlock()
-	return c.GetPort(ctx, m.id, node)
+	p, err := c.GetPort(ctx, m.id, node)
+	if errors.Is(err, mgmclient.ErrGone) { // another one may know
+		select {
+		case m.look <- struct{}{}:
+		default:
+		}
+	}
+	return p, err
 }
 
 // keep looks from time to time whether the session with the management server lives, since it holds the node id, and
-// opens another when it does not.
+// opens another, with any server of the connect string, when it does not. Nothing else depends on it: the links to the data
+// nodes prove that the node lives.
 func (m *mgmd) keep(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(time.Second):
+		case <-m.look:
 		}
 		m.mu.Lock()
 		c := m.c
 		m.mu.Unlock()
-		check, cancel := context.WithTimeout(ctx, 10*time.Second)
+		check, cancel := context.WithTimeout(ctx, 3*time.Second)
 		err := c.CheckConnection(check)
 		cancel()
 		if err == nil || ctx.Err() != nil {

@@ -20,7 +20,8 @@ import (
 type poller struct {
 	token  sync.Mutex
 	epoll  int
-	wake   int           // an eventfd: makes whoever waits in epoll look around
+	wake   int           // an eventfd: makes whoever waits in epoll look around; -1 when it is closed
+	wakeM  sync.Mutex    // guards wake against being closed while it is written to
 	inside atomic.Int32  // goroutines that wait in epoll
 	shared atomic.Bool   // the receiver reads
 	begin  chan struct{} // tells the receiver that shared is true
@@ -55,7 +56,10 @@ func (p *poller) close() {
 	p.token.Lock()
 	p.closeLate()
 	syscall.Close(p.epoll)
+	p.wakeM.Lock()
 	syscall.Close(p.wake)
+	p.wake = -1
+	p.wakeM.Unlock()
 	p.token.Unlock()
 }
 
@@ -104,10 +108,15 @@ func (p *poller) closeLate() {
 
 // kick makes whoever waits in epoll look around.
 func (p *poller) kick() {
-	if p.inside.Load() > 0 {
+	if p.inside.Load() == 0 {
+		return
+	}
+	p.wakeM.Lock()
+	if p.wake >= 0 {
 		one := [8]byte{1}
 		_, _ = syscall.Write(p.wake, one[:])
 	}
+	p.wakeM.Unlock()
 }
 
 // wait waits for sockets and executes what came: self's signals at once (self is the session whose goroutine this is,
@@ -198,6 +207,13 @@ func (c *Conn) execute(st *state, l *link, self *Session) error {
 			return fault
 		}
 		if h.To.Block() != signal.BlockClient || h.Num <= signal.NumHelloRef {
+			if h.To.Block() == signal.BlockArbitrator && h.To.Instance() == 0 && c.arb != nil {
+				cur.leave()
+				cur = nil
+				c.toCore(h)
+				in = in[n:]
+				continue
+			}
 			cur.leave()
 			return fmt.Errorf("bad frame: %s for %v", signal.Name(h.Num), h.To)
 		}

@@ -193,17 +193,17 @@ func (r *Record[T]) Only(columns ...string) (*Record[T], error) {
 // Table is the record's table.
 func (r *Record[T]) Table() *Table { return r.t }
 
-// Node is the data node with the primary of the row whose key is in row, Fragment the number of its fragment; 0 and -1
-// if the key is not valid.
+// Node is the data node to which operations on the row go whose key is in row: that of the row's primary, or one that
+// stands in for it. 0 if the key is not valid, or no node that has the row takes transactions.
 func (r *Record[T]) Node(row *T) int {
-	_, a, err := r.format.Place(unsafe.Pointer(row))
+	f, _, err := r.format.Place(unsafe.Pointer(row))
 	if err != nil {
 		return 0
 	}
-	return int(a.Node())
+	return r.t.node(f)
 }
 
-// Fragment is the number of the fragment of the row whose key is in row.
+// Fragment is the number of the fragment of the row whose key is in row; -1 if the key is not valid.
 func (r *Record[T]) Fragment(row *T) int {
 	f, _, err := r.format.Place(unsafe.Pointer(row))
 	if err != nil {

@@ -153,8 +153,7 @@ func (r *Row) Reset() {
 // Err is the error of the first setter that failed since Reset. An operation with the row fails with it too.
 func (r *Row) Err() error { return r.err }
 
-// Fragment is the number of the fragment of the row whose key is in r, Node the data node with its primary; -1 and 0
-// if the key is not valid.
+// Fragment is the number of the fragment of the row whose key is in r; -1 if the key is not valid.
 func (r *Row) Fragment() int {
 	f, _, err := r.t.all.client.Place(r.base)
 	if err != nil {
@@ -163,13 +162,14 @@ func (r *Row) Fragment() int {
 	return f
 }
 
-// Node is the data node with the primary of the row whose key is in r, 0 if the key is not valid.
+// Node is the data node to which operations on the row go whose key is in r: that of the row's primary, or one that
+// stands in for it. 0 if the key is not valid, or no node that has the row takes transactions.
 func (r *Row) Node() int {
-	_, a, err := r.t.all.client.Place(r.base)
+	f, _, err := r.t.all.client.Place(r.base)
 	if err != nil {
 		return 0
 	}
-	return int(a.Node())
+	return r.t.node(f)
 }
 
 // at begins the setting of a column: where its value goes, or nil after an error.

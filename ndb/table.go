@@ -67,6 +67,7 @@ type TableName struct {
 
 // Table is a table as the cluster knows it.
 type Table struct {
+	c       *Conn
 	core    *client.Table
 	columns []Column
 	all     *rowFormat // every column
@@ -138,7 +139,7 @@ func (c *Conn) lookUp(ctx context.Context, full string) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", full, err)
 	}
-	return newTable(t)
+	return newTable(c, t)
 }
 
 // ask sends a request of the connection's block and waits for its answer. again: an answer that a failing node cost is
@@ -229,8 +230,8 @@ func (c *Conn) Tables(ctx context.Context) ([]TableName, error) {
 	return out, err
 }
 
-func newTable(core *client.Table) (*Table, error) {
-	t := &Table{core: core, formats: map[string]*rowFormat{}}
+func newTable(c *Conn, core *client.Table) (*Table, error) {
+	t := &Table{c: c, core: core, formats: map[string]*rowFormat{}}
 	for i := range core.Def.Columns {
 		x := &core.Def.Columns[i]
 		t.columns = append(t.columns, Column{Name: x.Name, Type: Type(x.Type), Length: int(x.Length), Nullable: x.Nullable,
@@ -277,13 +278,18 @@ func (t *Table) Column(name string) int {
 // Fragments is the number of fragments (partitions).
 func (t *Table) Fragments() int { return t.core.Fragments() }
 
-// FragmentNodes are the data nodes that hold a fragment, the primary's first.
+// node is the data node to which operations on a row of a fragment go now.
+func (t *Table) node(fragment int) int {
+	return int(t.c.state.Load().view.Primary(t.core, fragment).Node())
+}
+
+// FragmentNodes are the data nodes that hold a fragment now, the primary's first.
 func (t *Table) FragmentNodes(fragment int) []int {
 	var out []int
 	if fragment < 0 || fragment >= t.core.Fragments() {
 		return nil
 	}
-	for _, a := range t.core.Chain(fragment) {
+	for _, a := range t.c.state.Load().view.Chain(t.core, fragment) {
 		out = append(out, int(a.Node()))
 	}
 	return out

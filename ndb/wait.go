@@ -61,6 +61,9 @@ func (s *Session) until(ctx context.Context, t *Tx, mode SendMode, timeout int64
 			s.runReady()
 		}
 		s.drain()
+		if s.core.Doubts() {
+			s.tellDoubts()
+		}
 		if s.over(t, goal) && (timeout != 0 || !once || t != nil) {
 			break
 		}
@@ -120,8 +123,18 @@ func (s *Session) until(ctx context.Context, t *Tx, mode SendMode, timeout int64
 	return nil
 }
 
+// tellDoubts has the maps asked for that data nodes have contradicted.
+func (s *Session) tellDoubts() {
+	var maps []*client.Map
+	s.core.TakeDoubts(func(m *client.Map) { maps = append(maps, m) })
+	s.c.refresh(maps)
+}
+
 func (s *Session) endPoll() {
 	s.polling = false
+	if s.core.Doubts() {
+		s.tellDoubts()
+	}
 	if t := s.core.StaleTable; t != nil {
 		s.core.StaleTable = nil
 		s.c.forgetTable(t)
