@@ -71,6 +71,16 @@ func FromConfig(cfg *config.Config, nodeID int) (Config, error) {
 		StartTimeout:   millis("StartFailureTimeout"),
 		ReportInterval: n.Int("StartupStatusReportFrequency") * second,
 		DrainTimeout:   millis("TransactionDeadlockDetectionTimeout"),
+
+		Heartbeat:          millis("HeartbeatIntervalDbDb"),
+		CheckTimeout:       millis("ConnectCheckIntervalDelay"),
+		Arbitration:        int(n.Int("Arbitration")),
+		ArbitrationTimeout: millis("ArbitrationTimeout"),
+	}
+	for _, o := range cfg.Nodes {
+		if o.Type != config.DataNode && o.Int("ArbitrationRank") > 0 {
+			c.Membership.Arbitrators = append(c.Membership.Arbitrators, membership.Arbitrator{ID: uint8(o.ID), Rank: uint8(o.Int("ArbitrationRank"))})
+		}
 	}
 	groups := 0
 	var nodes []distribution.Node

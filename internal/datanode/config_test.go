@@ -37,6 +37,9 @@ PartitionsPerNode=3
 StartupStatusReportFrequency=2
 StartFailureTimeout=9000
 MemReportFrequency=30
+ConnectCheckIntervalDelay=300
+Arbitration=WaitExternal
+ArbitrationTimeout=1000
 [NDB_MGMD]
 [NDBD]
 NodeId=1
@@ -46,6 +49,7 @@ NodeId=2
 NodeId=3
 NodeGroup=65536
 [API]
+ArbitrationRank=2
 [API]
 [TCP DEFAULT]
 SendBufferMemory=3M
@@ -65,6 +69,8 @@ func TestLimitsComeFromTheConfiguration(t *testing.T) {
 	}{
 		{"start timeout", c.Membership.StartTimeout, 9 * second}, {"report", c.Membership.ReportInterval, 2 * second},
 		{"drain", c.Membership.DrainTimeout, 700 * millisecond},
+		{"heartbeat", c.Membership.Heartbeat, 250 * millisecond}, {"check", c.Membership.CheckTimeout, 300 * millisecond},
+		{"arbitration", int64(c.Membership.Arbitration), membership.ArbitrationWaitExternal}, {"arbitration timeout", c.Membership.ArbitrationTimeout, second},
 		{"epoch", c.Distribution.EpochInterval, 50 * millisecond}, {"checkpoint", c.Distribution.CheckpointInterval, second},
 		{"epoch timeout", c.Distribution.EpochTimeout, 4 * second}, {"checkpoint timeout", c.Distribution.CheckpointTimeout, 120 * second},
 		{"partitions", int64(c.Distribution.PartitionsPerNode), 3},
@@ -77,6 +83,9 @@ func TestLimitsComeFromTheConfiguration(t *testing.T) {
 		if x.got != x.want {
 			t.Errorf("%s: %d, want %d", x.what, x.got, x.want)
 		}
+	}
+	if want := []membership.Arbitrator{{ID: 4, Rank: 1}, {ID: 5, Rank: 2}}; len(c.Membership.Arbitrators) != 2 || c.Membership.Arbitrators[0].Rank != 1 || c.Membership.Arbitrators[1].Rank != 2 {
+		t.Errorf("arbitrators %v, want the like of %v", c.Membership.Arbitrators, want)
 	}
 	if err := c.NoWait([]int{1}); err != nil || !c.Membership.NoWait.Has(1) {
 		t.Error(err)

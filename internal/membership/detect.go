@@ -59,6 +59,8 @@ type detector struct {
 	ping    uint32                         // newest question; grows for ever
 	stalled bool                           // … which is not answered by enough
 	shut    bool                           // gates
+	since   uint32                         // tick at which they were shut or opened
+	told    bool                           // that they are shut
 }
 
 // forget makes everybody heard again, for another view.
@@ -82,6 +84,7 @@ func (b *Block) onHearTick() {
 	if b.lead.state == leadYielding {
 		b.ask(0)
 	}
+	b.tellDistrust()
 	b.leaveAgain()
 	b.elect()
 	b.act()
@@ -241,13 +244,21 @@ func (b *Block) gates() {
 	if shut == b.hear.shut {
 		return
 	}
-	b.hear.shut = shut
+	b.hear.shut, b.hear.since = shut, b.hear.halves
 	b.tellGates()
 	if shut {
 		b.env.Mark(kernel.MarkDistrust)
-		b.reportText(event.NodeDistrust, "The node does not hear enough other data nodes to be sure that it is still in the cluster, and commits nothing until it does", 1)
-	} else {
+	} else if b.hear.told {
+		b.hear.told = false
 		b.reportText(event.NodeDistrust, "The node hears enough other data nodes again", 0)
+	}
+}
+
+// tellDistrust says that the gates are shut, if they stay so for longer than a change of the view takes.
+func (b *Block) tellDistrust() {
+	if d := &b.hear; d.shut && !d.told && d.halves > d.since+1 {
+		d.told = true
+		b.reportText(event.NodeDistrust, "The node does not hear enough other data nodes to be sure that it is still in the cluster, and commits nothing until it does", 1)
 	}
 }
 
@@ -263,7 +274,7 @@ func (b *Block) tellGates() {
 
 // openGates opens them for a node that is in no view any more.
 func (b *Block) openGates() {
-	b.hear.stalled = false
+	b.hear.stalled, b.hear.told = false, false
 	if b.hear.shut {
 		b.hear.shut = false
 		b.tellGates()

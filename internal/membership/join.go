@@ -67,8 +67,8 @@ func (b *Block) planned() (members []signal.Member, change bool) {
 		}
 		p := &b.peers[n]
 		// A dynamic id is never given twice, even if the one that had the highest has left: a client that asks what became of
-		// its commit at a lost member names the member by it. Views grow by one, and the first has at most MaxDataNode members.
-		id := max(members[len(members)-1].DynamicID, signal.MaxDataNode+b.view.Number) + 1
+		// its commit at a lost member names the member by it. A view takes in at most MaxDataNode members.
+		id := max(members[len(members)-1].DynamicID, signal.MaxDataNode*b.view.Number) + 1
 		members = append(members, signal.Member{Node: uint32(n), DynamicID: id, Group: p.group,
 			LDMs: p.ldms, TCs: p.tcs, State: signal.MemberRecovering})
 		change = true
