@@ -52,7 +52,9 @@ func (s *Server) stopNodes(ctx context.Context, _ *session, r *wire.Request) ans
 		if why := s.knownDataNodes(nodes); why != "" {
 			return bad(header, why)
 		}
-		s.whole(&h)
+		if why := s.whole(&h); why != "" {
+			return bad(header, why)
+		}
 		var why string
 		if count, why = s.halt(ctx, h); why != "" {
 			return reply(wire.Begin(header).Field("result", why).Int("stopped", int64(count)).Int("disconnect", 0))
@@ -181,7 +183,9 @@ func (s *Server) restartNodes(ctx context.Context, _ *session, r *wire.Request) 
 	if why := s.knownDataNodes(nodes); why != "" {
 		return bad(header, why)
 	}
-	s.whole(&h)
+	if why := s.whole(&h); why != "" {
+		return bad(header, why)
+	}
 	return s.restart(ctx, header, h)
 }
 
@@ -229,8 +233,9 @@ func (s *Server) knownDataNodes(nodes []uint8) string {
 }
 
 // whole makes a stop of some nodes a stop of the cluster where no node would be left. Whether the others can go on
-// without some is for the nodes themselves to say: only they know who has which data now.
-func (s *Server) whole(h *halt) {
+// without some is for the nodes themselves to say: only they know who has which data now. Who stops the last one by its
+// number, and says no more, hardly means the cluster.
+func (s *Server) whole(h *halt) (why string) {
 	s.mu.Lock()
 	v, _ := s.picture()
 	s.mu.Unlock()
@@ -243,9 +248,17 @@ func (s *Server) whole(h *halt) {
 	for _, id := range h.nodes {
 		left.Remove(id)
 	}
-	if left.Empty() {
-		h.flags |= signal.StopAll
+	if !left.Empty() {
+		return ""
 	}
+	s.mu.Lock()
+	configured := len(s.conf.DataNodes())
+	s.mu.Unlock()
+	if len(h.nodes) == 1 && configured > 1 && h.flags&signal.StopForce == 0 {
+		return fmt.Sprintf("Node %d is the last one that runs, and the cluster would stop with it; use ALL STOP or SHUTDOWN, or -f if that is meant", h.nodes[0])
+	}
+	h.flags |= signal.StopAll
+	return ""
 }
 
 // halt asks nodes to stop and waits until their links are closed. It gives how many stopped, and why not all did.

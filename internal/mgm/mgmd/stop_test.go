@@ -71,6 +71,23 @@ func TestOneNodeStopsOrSaysWhyNot(t *testing.T) {
 	}
 }
 
+func TestTheLastNodeIsStoppedOnlyIfThatIsMeant(t *testing.T) {
+	s := mgmtest.Start(t, mgmtest.TwoNodes)
+	one := s.Link(1)
+	one.State(signal.StateStarted, 0, 0, 1)
+	ctx, c := mgmtest.Context(t), s.Connect()
+	const why = "Node 1 is the last one that runs, and the cluster would stop with it; use ALL STOP or SHUTDOWN, or -f if that is meant"
+	if _, err := c.Stop(ctx, []int{1}, mgmclient.StopOptions{}); err == nil || err.Error() != why {
+		t.Fatal(err)
+	}
+	if _, err := c.Restart(ctx, []int{1}, mgmclient.StopOptions{}); err == nil || err.Error() != why {
+		t.Fatal(err)
+	}
+	if _, err := c.Stop(ctx, []int{1}, mgmclient.StopOptions{Force: true}); err != nil || one.StopFlags() != signal.StopAll|signal.StopForce {
+		t.Fatalf("%v, flags %#x", err, one.StopFlags())
+	}
+}
+
 func TestOneNodeRestarts(t *testing.T) {
 	s := mgmtest.Start(t, mgmtest.TwoNodes)
 	_, two := start(s)
