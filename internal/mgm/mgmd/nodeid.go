@@ -175,6 +175,7 @@ func (s *Server) claim(ctx context.Context, ss *session, c claim) (uint8, *refus
 			return 0, why
 		}
 		id := uint8(n.conf.ID)
+		again := s.sameRun(n, c.secret) // it has the id already, from here or from another server
 		answers := s.occupy(ss, n, c)
 		s.mu.Unlock()
 		refused := ""
@@ -188,7 +189,9 @@ func (s *Server) claim(ctx context.Context, ss *session, c claim) (uint8, *refus
 		won := refused == "" && !n.outbid && n.holder == ss
 		n.pending, n.outbid = false, false
 		if won {
-			s.report(event.New(s.own, event.NodeIdAllocated, uint32(id)).WithText(fmt.Sprintf("%s at %s", typeName(n.conf.Type), c.peer)))
+			if !again {
+				s.report(event.New(s.own, event.NodeIdAllocated, uint32(id)).WithText(fmt.Sprintf("%s at %s", typeName(n.conf.Type), c.peer)))
+			}
 			s.signalChange()
 			s.mu.Unlock()
 			return id, nil
