@@ -2,18 +2,19 @@
 //
 // A Block is one node's. It passes every event of the node on to the management servers that want it and to the
 // runtime, tells clients and management servers how the node is whenever that changes, answers reports, and hands
-// orders (start, stop) to membership, which decides. It owns who is linked and who listens; it decides nothing about
+// orders (start, stop, single user mode) to membership, which decides. It owns who is linked and who listens; it decides nothing about
 // the cluster and touches no data.
 //
 // Events that no management server could hear wait, the newest backlogMax of them, for the first one that listens: a
 // node's first events come before its first link.
 //
-// Bounds: backlogMax events, askersMax reports under way; a report beyond that is answered with the last figures.
+// Bounds: backlogMax events, askersMax reports under way; a report beyond that is answered with the last figures. singleMax
+// questions about single user mode; those beyond are refused.
 //
 // Invariants (checked by Invariants): whoever listens is a linked management server; answers of ldms are awaited only
 // while figures are being gathered.
 //
-// Read next: events.go, report.go; package event for what events there are.
+// Read next: events.go, report.go, single.go; package event for what events there are.
 package manager
 
 import (
@@ -56,6 +57,8 @@ type Block struct {
 	levels    [256]event.Levels
 	clients   [256]signal.Addr // registered clients, 0 = none
 
+	single single // single user mode (single.go)
+
 	backlog []event.Event // heard by nobody yet
 	gather  gather
 	last    figures
@@ -94,6 +97,12 @@ func (b *Block) Deliver(h *signal.Head) {
 	case signal.NumStopReq, signal.NumStartOrd:
 		h.To = signal.MakeAddr(b.env.Node(), signal.BlockMembership, 0) // it answers whoever asked
 		b.env.Forward(h)
+	case signal.NumSingleReq:
+		b.onSingleReq(signal.As[signal.SingleReq](h))
+	case signal.NumSingleOrd:
+		b.onSingleOrd(signal.As[signal.SingleOrd](h))
+	case signal.NumSingleConf:
+		b.onSingleConf(signal.As[signal.SingleConf](h))
 	case signal.NumListReq:
 		b.onListReq(h)
 	case signal.NumReportReq:
@@ -175,6 +184,7 @@ func (b *Block) onLinkDownRep(r *signal.LinkRep) {
 	b.listeners.Remove(n)
 	b.clients[n] = 0
 	b.forgetAsker(n)
+	b.single.forget(n)
 	if known { // a client with only some of its sockets was never announced
 		b.report(event.Disconnected, uint32(n))
 		b.tellMgms()
@@ -195,5 +205,6 @@ func (b *Block) Invariants() {
 	invariant.That(b.links.Covers(&b.mgms) && b.mgms.Covers(&b.listeners), "whoever listens is a linked management server")
 	g := &b.gather
 	invariant.That(len(b.backlog) <= backlogMax && len(g.askers) <= askersMax, "what waits is bounded")
+	invariant.That(len(b.single.askers) <= singleMax, "what waits is bounded")
 	invariant.That(g.owed > 0 || len(g.askers) == 0 && !g.watch && !g.tell && !g.count, "figures that somebody wants are being gathered")
 }

@@ -25,6 +25,9 @@ type rig struct {
 	runtime []uint16
 	toMembs []signal.Head // what membership heard besides links
 	at      map[uint8]*heard
+
+	single     uint32 // that blocks were told
+	holdSingle bool   // a coordinator does not answer
 }
 
 // heard is what a linked node got.
@@ -34,6 +37,7 @@ type heard struct {
 	reports []signal.ReportConf
 	lists   []signal.Addr // blocks that answered a ListReq
 	regs    []signal.ApiRegConf
+	singles []signal.SingleConf
 }
 
 func newRig(t *testing.T, cfg Config) *rig {
@@ -69,6 +73,15 @@ func newRig(t *testing.T, cfg Config) *rig {
 			if h.Num == signal.NumListReq {
 				c := kernel.Send[signal.ListConf](n.Env, h.From, h.To, signal.NumListConf)
 				c.Ref, c.Kind, c.Blocks = signal.As[signal.ListReq](h).Ref, signal.As[signal.ListReq](h).Kind, 2
+				return
+			}
+			if h.Num == signal.NumSingleOrd {
+				o := signal.As[signal.SingleOrd](h)
+				r.single = o.Node
+				if !r.holdSingle || h.To != signal.MakeAddr(1, signal.BlockTC, 0) {
+					c := kernel.Send[signal.SingleConf](n.Env, h.From, h.To, signal.NumSingleConf)
+					c.Ref, c.Code = o.Ref, 0
+				}
 				return
 			}
 			r.stats++
@@ -107,6 +120,8 @@ func (r *rig) join(id uint8, kind signal.Peer) *heard {
 			x.reports = append(x.reports, *signal.As[signal.ReportConf](h))
 		case signal.NumListConf:
 			x.lists = append(x.lists, h.From)
+		case signal.NumSingleConf:
+			x.singles = append(x.singles, *signal.As[signal.SingleConf](h))
 		case signal.NumApiRegConf:
 			x.regs = append(x.regs, *signal.As[signal.ApiRegConf](h))
 		}
@@ -379,5 +394,67 @@ func TestManagementHearsHowMuchThereIs(t *testing.T) {
 	r.net.Run(3 * second)
 	if len(m.states) != n+1 || m.states[n].Pages != 2*15+10+2*pagesOfNote {
 		t.Fatalf("%d more states, the last with %d pages", len(m.states)-n, m.states[len(m.states)-1].Pages)
+	}
+}
+
+// Single user mode holds when nothing of others is left anywhere; a wish that another one overtakes is refused.
+func TestSingleUserMode(t *testing.T) {
+	r := newRig(t, Config{})
+	x := r.join(49, signal.PeerMgm)
+	ask := func(ref, node uint32) {
+		q := kernel.Send[signal.SingleReq](r.net.Nodes[49].Env, signal.MakeAddr(1, signal.BlockManager, 0), signal.MakeAddr(49, signal.BlockMgm, 0), signal.NumSingleReq)
+		q.Ref, q.Node = ref, node
+		r.net.Run(ms)
+	}
+	view := func(node uint32) {
+		o := kernel.Send[signal.SingleOrd](r.net.Nodes[1].Env, signal.MakeAddr(1, signal.BlockManager, 0), signal.MakeAddr(1, signal.BlockMembership, 0), signal.NumSingleOrd)
+		o.Ref, o.Node = 0, node
+		r.net.Run(ms)
+	}
+	state := func(s uint32) {
+		rep := kernel.Send[signal.NodeStateRep](r.net.Nodes[1].Env, signal.MakeAddr(1, signal.BlockManager, 0), signal.MakeAddr(1, signal.BlockMembership, 0), signal.NumNodeStateRep)
+		*rep = signal.NodeStateRep{Head: rep.Head, State: s}
+		r.net.Run(ms)
+	}
+	answered := func(want ...signal.SingleConf) {
+		t.Helper()
+		if len(x.singles) != len(want) {
+			t.Fatalf("%d answers", len(x.singles))
+		}
+		for i, w := range want {
+			if x.singles[i].Ref != w.Ref || x.singles[i].Code != w.Code {
+				t.Fatalf("answer %d: %+v", i, x.singles[i])
+			}
+		}
+		x.singles = nil
+	}
+	ask(1, 51)
+	answered(signal.SingleConf{Ref: 1, Code: codeNotYet})
+	state(signal.StateStarted)
+	ask(2, 51)
+	answered()
+	if got := r.toMembs[len(r.toMembs)-1]; got.Num != signal.NumSingleOrd {
+		t.Fatalf("membership hears %s", signal.Format(&got))
+	}
+	r.holdSingle = true
+	view(51)
+	ask(3, 52)
+	answered()
+	r.holdSingle = false
+	view(52)
+	answered(signal.SingleConf{Ref: 2, Code: codeOther}, signal.SingleConf{Ref: 3})
+	if r.single != 52 {
+		t.Fatalf("blocks let %d in", r.single)
+	}
+	state(signal.StateStopping)
+	ask(4, 0)
+	answered(signal.SingleConf{Ref: 4, Code: codeStopping})
+	state(signal.StateSingleUser)
+	ask(5, 0)
+	r.net.Kill(49)
+	r.net.Run(ms)
+	view(0)
+	if len(r.b.single.askers) != 0 {
+		t.Fatal("a management server that is gone is still waited for")
 	}
 }

@@ -14,6 +14,7 @@ package membership
 // | SingleOrd (wish)  | a view with it                                       | stale     |
 
 import (
+	"github.com/cohortdb/cohort/internal/event"
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
@@ -188,12 +189,14 @@ func (b *Block) wishOn() {
 		b.wished = false
 		b.tellSingle()
 	default:
-		kernel.Send[signal.SingleOrd](b.env, peerAt(b.view.President), b.self, signal.NumSingleOrd).Node = b.wish
+		r := kernel.Send[signal.SingleOrd](b.env, peerAt(b.view.President), b.self, signal.NumSingleOrd)
+		r.Ref, r.Node = 0, b.wish
 	}
 }
 
 func (b *Block) tellSingle() {
-	kernel.Send[signal.SingleOrd](b.env, b.at(signal.BlockManager), b.self, signal.NumSingleOrd).Node = b.single
+	r := kernel.Send[signal.SingleOrd](b.env, b.at(signal.BlockManager), b.self, signal.NumSingleOrd)
+	r.Ref, r.Node = 0, b.single
 }
 
 // singleChanged makes the manager carry out what the view says about single user mode.
@@ -203,6 +206,13 @@ func (b *Block) singleChanged(was uint32) {
 			b.wished = false
 		}
 		b.tellSingle()
+		if b.isPresident() {
+			if b.single != 0 {
+				b.reportText(event.SingleUser, "entered", 1, b.single)
+			} else {
+				b.reportText(event.SingleUser, "ended", 0, was)
+			}
+		}
 	}
 	b.wishOn()
 	invariant.That(b.single <= 255, "a client has a node id")
