@@ -131,12 +131,12 @@ func TestReloadConfig(t *testing.T) {
 	})
 	n := s.Link(2)
 	ctx, c := mgmtest.Context(t), s.Connect()
-	write(mgmtest.TwoNodes + "[API]\nNodeId=53\nArbitrationRank=2\n")
+	write(mgmtest.TwoNodes + "[API]\nNodeId=53\nConnectBackoffMaxTime=2\n")
 	if err := c.ReloadConfig(ctx, "", false); err != nil {
 		t.Fatal(err)
 	}
 	s.Logged("Configuration 1: [API] 53 NodeId: none -> 53 (needs node restart)")
-	s.Logged("ArbitrationRank has no effect")
+	s.Logged("ConnectBackoffMaxTime has no effect")
 	if got, err := c.GetConfig(ctx, 53); err != nil || got.Node(53) == nil || got.Generation != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
-// Single user mode. Each data node answers when no transaction of others is open at it any more; the mode holds when all
+// Single user mode. Each data node answers when nothing of others is open at it any more, which it rolls back if it can; the mode holds when all
 // have answered, or nowhere. A node that starts while it holds learns of it from the members that take it in.
 //
 //	server --SingleReq--> every started data node --SingleConf--> server
@@ -125,7 +125,7 @@ func (s *Server) single(ctx context.Context, client uint8) (why string) {
 				refused = append(refused, fmt.Sprintf("Node %d refused: %s (error %d)", a.node, ndberror.Get(int(code)).Message, code))
 			}
 		case <-ctx.Done():
-			refused = append(refused, fmt.Sprintf("Node %d has not answered; transactions of other clients may be open for long (%d REPORT TRANSACTIONS)", a.node, a.node))
+			refused = append(refused, fmt.Sprintf("Node %d has not answered; %d REPORT TRANSACTIONS shows what is still open there", a.node, a.node))
 		}
 	}
 	return strings.Join(refused, "; ")

@@ -113,8 +113,8 @@ Starts or ends a backup. ID is the next number if none is given. Not supported y
 `,
 	"SINGLE": `ENTER SINGLE USER MODE ID
 EXIT SINGLE USER MODE
-Lets only one API node work, or all of them again. Entering waits until no transaction of another one is
-open; while it lasts, the others get error 299.
+Lets only one API node work, or all of them again. What the others have open is rolled back, and while the
+mode lasts they get error 299.
 `,
 	"NODEGROUP": `CREATE NODEGROUP ID,ID,…
 DROP NODEGROUP GROUP
