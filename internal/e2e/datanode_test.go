@@ -155,35 +155,44 @@ func TestNodesGoOnWithoutTheManagementServer(t *testing.T) {
 	}
 }
 
-// With StopOnError=0 a node that loses its peer starts again, in the same process, and waits for the others.
+// With StopOnError=0 a node that fails starts again, in the same process, as often as its configuration allows.
 func TestStopOnErrorOff(t *testing.T) {
-	s := newServers(t, 2, "StopOnError=0")
+	s := newServers(t, 2, "StopOnError=0\nStartFailureTimeout=200\nMaxStartFailRetries=2")
 	one := s.start("ndbd", 1)
-	s.start("ndbd", 2).WaitLine(t, "")
-	s.await(mgmclient.Started)
-	s.data[2].Signal(t, syscall.SIGKILL)
-	s.data[2].Wait(t)
-	Eventually(t, "node 1 starts again", func() bool { return strings.Contains(one.Stdout(), "starts again, because StopOnError is 0") })
-	s.start("ndbd", 2)
-	s.await(mgmclient.Started)
-	s.works()
-	if one.Ended() {
-		t.Fatal("node 1 has become another process")
+	if status := one.Wait(t); status != exitcode.StartFailed {
+		t.Errorf("status %d: %s", status, one.Stderr())
+	}
+	if n := strings.Count(one.Stdout(), "starts again, because StopOnError is 0"); n != 2 {
+		t.Errorf("it started again %d times", n)
+	}
+	if !strings.Contains(one.Stdout(), "gives up after 3 starts that failed (MaxStartFailRetries=2)") {
+		t.Error("it does not say why it gives up")
 	}
 }
 
 // Without it the node ends, and its status says why.
-func TestALostPeerIsTheExitStatus(t *testing.T) {
-	s := newServers(t, 2, "")
+func TestAnErrorIsTheExitStatus(t *testing.T) {
+	s := newServers(t, 2, "StartFailureTimeout=200")
 	one := s.start("ndbmtd", 1)
+	if status := one.Wait(t); status != exitcode.StartFailed || !strings.HasPrefix(one.Stderr(), "ndbmtd: node 1 stopped: ") {
+		t.Errorf("status %d, %s", status, one.Stderr())
+	}
+}
+
+// SIGTERM makes a node leave in order, if the cluster can go on without it.
+func TestANodeLeavesWhenTheSystemAsksIt(t *testing.T) {
+	s := newServers(t, 2, "")
+	s.start("ndbmtd", 1)
 	s.start("ndbmtd", 2)
 	s.await(mgmclient.Started)
 	s.data[2].Signal(t, syscall.SIGTERM)
-	if status := s.data[2].Wait(t); status != exitcode.Done {
-		t.Errorf("SIGTERM: status %d", status)
+	if status := s.data[2].Wait(t); status != exitcode.Done || strings.Contains(s.data[2].Stdout(), "at once") {
+		t.Errorf("status %d\n%s", status, s.data[2].Stdout())
 	}
-	if status := one.Wait(t); status != exitcode.NodeLost || !strings.HasPrefix(one.Stderr(), "ndbmtd: node 1 stopped: node 2 was lost; ") {
-		t.Errorf("status %d, %s", status, one.Stderr())
+	s.works()
+	s.data[1].Signal(t, syscall.SIGTERM)
+	if status := s.data[1].Wait(t); status != exitcode.Done {
+		t.Errorf("status %d\n%s", status, s.data[1].Stdout())
 	}
 }
 

@@ -145,6 +145,9 @@ func (b *Bank) serve(id uint32, s *ndb.Session) {
 			done = f.number
 		case b.judge(id, err) && seen != nothing: // it may have been committed
 			open = &f
+			fallthrough
+		default:
+			<-time.After(time.Millisecond)
 		}
 	}
 	if open != nil { // the last one's outcome
