@@ -66,6 +66,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		c.Launch(n)
 	}
 	c.AwaitStarted()
+	c.AwaitArbitrator()
 	return c
 }
 
@@ -93,7 +94,15 @@ func Prepare(t testing.TB, o Options) *Cluster {
 		c.servers = append(c.servers, firstServer+i)
 	}
 	c.net = newNetwork(t, o.Network, slices.Concat(c.data, c.servers))
-	t.Cleanup(c.end) // before the network goes
+	var mounted []string
+	t.Cleanup(func() {
+		for _, dir := range mounted {
+			if err := syscall.Unmount(dir, 0); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Cleanup(c.end) // before the network and the file systems go
 	c.file = filepath.Join(c.dir, "config.ini")
 	if err := os.WriteFile(c.file, []byte(c.text()), 0o644); err != nil {
 		t.Fatal(err)
@@ -104,6 +113,7 @@ func Prepare(t testing.TB, o Options) *Cluster {
 		}
 		if o.Disk > 0 && n < firstServer {
 			c.mount(c.Dir(n))
+			mounted = append(mounted, c.Dir(n))
 		}
 	}
 	for _, n := range c.servers {
@@ -121,11 +131,6 @@ func (c *Cluster) mount(dir string) {
 	if err := syscall.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d", c.o.Disk)); err != nil {
 		c.t.Fatalf("a small file system cannot be made here: %v: run this as root", err)
 	}
-	c.t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			c.t.Error(err)
-		}
-	})
 }
 
 // serverPort is where a management server listens.
@@ -206,8 +211,15 @@ func (c *Cluster) Kill(node int) {
 	<-p.done
 }
 
-// Pause stops a node's process as SIGSTOP does; Resume lets it go on.
-func (c *Cluster) Pause(node int)  { c.t.Helper(); c.Run(node).signal(c.t, syscall.SIGSTOP) }
+// Pause stops a node's process as SIGSTOP does; all of it stands still when it returns.
+func (c *Cluster) Pause(node int) {
+	c.t.Helper()
+	p := c.Run(node)
+	p.signal(c.t, syscall.SIGSTOP)
+	e2e.Eventually(c.t, fmt.Sprintf("node %d stands still", node), p.stopped)
+}
+
+// Resume lets it go on.
 func (c *Cluster) Resume(node int) { c.t.Helper(); c.Run(node).signal(c.t, syscall.SIGCONT) }
 
 // Block cuts what one node sends to another, or lets it through again.
@@ -351,6 +363,40 @@ func (c *Cluster) AwaitStarted(nodes ...int) {
 			}
 		}
 		return c.Started(nodes...)
+	})
+}
+
+// AwaitOut waits until the others have put one node out.
+func (c *Cluster) AwaitOut(node int) {
+	c.t.Helper()
+	e2e.Eventually(c.t, fmt.Sprintf("node %d is put out", node), func() bool {
+		s := c.State()
+		return s != nil && s.Members == len(c.data)-1
+	})
+}
+
+// State is the cluster as a whole, nil when no management server tells it just now.
+func (c *Cluster) State() *mgmclient.ClusterState {
+	var s *mgmclient.ClusterState
+	if c.ask(func(ctx context.Context, m *mgmclient.Client) (err error) {
+		s, err = m.ClusterState(ctx)
+		return err
+	}) != nil {
+		return nil
+	}
+	return s
+}
+
+// AwaitArbitrator waits until there is an arbitrator whose process runs.
+func (c *Cluster) AwaitArbitrator() {
+	c.t.Helper()
+	e2e.Eventually(c.t, "an arbitrator", func() bool {
+		s := c.State()
+		if s == nil {
+			return false
+		}
+		p := c.Run(s.Arbitrator)
+		return p != nil && !p.Ended()
 	})
 }
 

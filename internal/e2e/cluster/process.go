@@ -104,6 +104,17 @@ func (p *Process) Memory() int64 {
 	return 0
 }
 
+// stopped tells whether every thread of it stands still.
+func (p *Process) stopped() bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+	for _, t := range threads {
+		if text, err := os.ReadFile(t); err == nil && !bytes.Contains(text, []byte(") T ")) {
+			return false
+		}
+	}
+	return len(threads) > 0
+}
+
 // tail is the end of what it has printed.
 func (p *Process) tail(bytesMost int) string {
 	text, err := os.ReadFile(p.log)

@@ -90,6 +90,7 @@ func (s *soak) fail() {
 				s.Launch(n)
 			}
 			s.AwaitStarted()
+			s.AwaitArbitrator()
 		}
 	}
 	do := func(name string, f func()) {
@@ -118,24 +119,29 @@ func (s *soak) fail() {
 		server := s.pick(s.servers)
 		do("killed, with a server", func() {
 			s.Kill(server)
+			s.AwaitArbitrator()
 			s.Kill(victim)
 			mend = relaunch(server, victim)
 		})
 	case k < 85:
 		do("hung", func() {
 			s.Pause(victim)
+			s.AwaitOut(victim)
 			mend = func() {
 				s.Resume(victim)
 				s.awaitRestart(victim, before)
+				s.AwaitArbitrator()
 			}
 		})
 	default:
 		others := slices.DeleteFunc(slices.Clone(s.data), func(n int) bool { return n == victim })
 		do("cut off", func() {
 			s.Cut([]int{victim}, others, true)
+			s.AwaitOut(victim)
 			mend = func() {
 				s.Cut([]int{victim}, others, false)
 				s.awaitRestart(victim, before)
+				s.AwaitArbitrator()
 			}
 		})
 	}
