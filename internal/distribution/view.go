@@ -105,6 +105,9 @@ func (b *Block) onTakeoverRep(r *signal.TakeoverRep) {
 	o.ended = max(o.ended, r.View)
 	d := kernel.Send[signal.TakeoverRep](b.env, signal.MakeAddr(b.env.Node(), signal.BlockDictionary, 0), b.self, signal.NumTakeoverRep)
 	d.View = o.ended
+	for i := range b.env.Instances(signal.BlockLDM) {
+		kernel.Send[signal.TakeoverRep](b.env, signal.MakeAddr(b.env.Node(), signal.BlockLDM, uint16(i)), b.self, signal.NumTakeoverRep).View = o.ended
+	}
 	l := &b.lead
 	if !held || o.holds() || l.run == 0 {
 		return

@@ -49,7 +49,7 @@ func (b *Block) onCommitReq(s *signal.Step) {
 			b.commitRow(o.frag, o.frag.rows.Row(o.id), o, s.GCI, s.Seq)
 		}
 	}
-	if o.flags&signal.FlagMarker != 0 && s.Seq != 0 && !b.gone[o.client.Node()] && b.outcomes.Admit(o.client, s.Ack) {
+	if o.flags&signal.FlagMarker != 0 && s.Seq != 0 {
 		b.outcomes.Record(o.client, s.Seq, s.GCI)
 	}
 	b.up(s, o, signal.NumCommitReq, signal.NumCommitConf)

@@ -81,16 +81,17 @@ type Block struct {
 	ops    *pool.Pool[operation]
 	tables []table
 
-	view       view.View // who is in the cluster
-	next       view.View // who will be, if prepared
-	prepared   bool
-	prepare    asked       // the prepare of a view that is to be confirmed
-	commit     asked       // the commit of a view that is to be confirmed
-	left       int         // operations that must end before the takeover is done
-	newestLoss uint32      // number of the newest view that lost a member
-	lostIn     [256]uint32 // node → number of the newest view that lost it
-	copier     copier
-	copyAll    bool // the fragments of this node are copied, those too that are created from now on
+	view         view.View // who is in the cluster
+	next         view.View // who will be, if prepared
+	prepared     bool
+	prepare      asked       // the prepare of a view that is to be confirmed
+	commit       asked       // the commit of a view that is to be confirmed
+	left         int         // operations that must end before the takeover is done
+	newestLoss   uint32      // number of the newest view that lost a member
+	takeoverOver uint32      // … whose takeover is over everywhere
+	lostIn       [256]uint32 // node → number of the newest view that lost it
+	copier       copier
+	copyAll      bool // the fragments of this node are copied, those too that are created from now on
 
 	waiters  waitList
 	queued   int            // operations that wait below their primary
@@ -182,6 +183,8 @@ func (b *Block) Deliver(h *signal.Head) {
 		b.onGateOrd(signal.As[signal.GateOrd](h))
 	case signal.NumViewPrepareReq:
 		b.onViewPrepareReq(signal.As[signal.ViewReq](h))
+	case signal.NumTakeoverRep:
+		b.onTakeoverRep(signal.As[signal.TakeoverRep](h))
 	case signal.NumViewCommitReq:
 		b.onViewCommitReq(signal.As[signal.ViewReq](h))
 	case signal.NumFragCreateReq:

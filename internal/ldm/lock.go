@@ -258,6 +258,8 @@ func (b *Block) resume(i uint32, o *operation) {
 	h := (*signal.Head)(o.stash)
 	o.state = executing
 	switch {
+	case o.prev == 0 && !o.frag.primary:
+		b.fail(i, o, codeNotPrimary) // a view that lost members moved the primary too
 	case h.Num == signal.NumChainReq:
 		b.chainLink(i, o, signal.As[signal.PrepareReq](h), true)
 	case o.prev != 0:

@@ -1,14 +1,15 @@
 package ldm
 
 // Questions about outcomes: what became of a commit whose coordinator, or the primary of whose only write, was lost. The
-// primary that the write would go to now knows, once nothing of lost members is left with it.
+// primary that the write would go to now knows, once nothing of lost members is left anywhere: a write without a coordinator
+// may still be on its way here from a replica that has lost the one before it.
 //
 //	client --OutcomeReq--> ldm --OutcomeConf--> client        at once, or when it is settled
 //
 // | the lost member                | this replica        | answer                                       |
 // | is still in the view           | any                 | waits for the next view                      |
-// | is out, takeover not done here | primary             | waits until it is                            |
-// | is out, takeover done          | primary             | committed, or not, and never will be         |
+// | is out, takeover not over      | primary             | waits until it is                            |
+// | is out, takeover over          | primary             | committed, or not, and never will be         |
 // | any                            | not primary         | elsewhere; so too when too many wait already |
 
 import (
@@ -49,7 +50,7 @@ func (b *Block) answerOutcome(a *outcomeAsk) bool {
 		b.outcomeConf(a, signal.OutcomeElsewhere, [2]uint32{})
 		return true
 	}
-	if m := b.view.Member(a.node); m != nil && m.DynamicID == a.dynamicID || b.left > 0 {
+	if m := b.view.Member(a.node); m != nil && m.DynamicID == a.dynamicID || b.takeoverOver < b.newestLoss {
 		return false
 	}
 	if gci, known := b.outcomes.Find(a.client, a.seq); known {
@@ -75,6 +76,12 @@ func (b *Block) answerOutcomes() {
 		}
 	}
 	b.asks = b.asks[:n]
+}
+
+// onTakeoverRep hears that nothing of members that were lost up to a view is left anywhere.
+func (b *Block) onTakeoverRep(r *signal.TakeoverRep) {
+	b.takeoverOver = max(b.takeoverOver, r.View)
+	b.answerOutcomes()
 }
 
 // dropAsks forgets the questions of clients that hear no answer.

@@ -71,6 +71,10 @@ func (b *Block) onPrepareReq(r *signal.PrepareReq) {
 		b.prepareRef(r.Tc, r.TcRef, r.Seq, code, signal.NoRef)
 		return
 	}
+	if !b.admitMarker(r) {
+		b.prepareRef(r.Tc, r.TcRef, r.Seq, codeSessions, signal.NoRef)
+		return
+	}
 	i, o := b.seize(f)
 	if o == nil {
 		b.prepareRef(r.Tc, r.TcRef, r.Seq, codeNoOperations, signal.NoRef)
@@ -80,6 +84,11 @@ func (b *Block) onPrepareReq(r *signal.PrepareReq) {
 	o.op, o.flags = r.Op, r.Flags
 	o.write, o.exclusive = !signal.IsRead(r.Op), r.Op != signal.OpReadShared
 	b.execute(i, o, q, &r.Head, false)
+}
+
+// admitMarker sees to it that the outcome can be kept of a transaction that this operation is the marker of.
+func (b *Block) admitMarker(r *signal.PrepareReq) bool {
+	return r.Flags&signal.FlagMarker == 0 || b.gone[r.Client.Node()] || b.outcomes.Admit(r.Client, r.Ack)
 }
 
 // execute runs an operation at the primary that may have to wait for its row: it looks the row up, locks it, makes
@@ -207,6 +216,10 @@ func (b *Block) prepareAtBackup(r *signal.PrepareReq) {
 		return
 	}
 	f.passed = f.passed || r.View > b.view.Number
+	if !b.admitMarker(r) {
+		b.prepareRef(r.Tc, r.TcRef, r.Seq, codeSessions, r.First)
+		return
+	}
 	i, o := b.seize(f)
 	if o == nil {
 		b.prepareRef(r.Tc, r.TcRef, r.Seq, codeNoOperations, r.First)

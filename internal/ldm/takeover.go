@@ -145,6 +145,7 @@ func (b *Block) becomeTail(i uint32, o *operation) {
 func (b *Block) again(i uint32, o *operation) {
 	b.env.Mark(kernel.MarkSentAgain)
 	f := o.frag
+	o.view = b.view.Number // it may come behind what the one before it on the row has left in the old view
 	if o.ghost {
 		r := signal.As[signal.PrepareReq]((*signal.Head)(o.stash))
 		q := prepareRequest(r)

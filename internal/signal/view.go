@@ -70,8 +70,8 @@ type ViewConf struct {
 }
 
 // TakeoverRep is the president's word to all members, membership's to the own distribution, and this one's to the own
-// dictionary, that nothing of members that were lost up to this view is left anywhere: epochs go on, and their node ids
-// may be used again.
+// dictionary and ldms, that nothing of members that were lost up to this view is left anywhere: epochs go on, their node ids
+// may be used again, and questions about outcomes are answered.
 type TakeoverRep struct {
 	Head
 	View uint32
