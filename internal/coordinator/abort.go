@@ -62,11 +62,14 @@ func (b *Block) onAbortConf(r *signal.StepConf) {
 		return
 	}
 	o := b.stepped(r, undoing)
-	if o == nil {
-		return
+	switch {
+	case o == nil:
+	case o.bits&opTouched != 0:
+		b.Stale++ // behind the gap in its chain somebody may have it still
+	default:
+		o.state = done
+		b.undone(o.tx, b.txs.At(o.tx))
 	}
-	o.state = done
-	b.undone(o.tx, b.txs.At(o.tx))
 }
 
 func (b *Block) undone(i uint32, t *transaction) {

@@ -71,6 +71,7 @@ type load struct {
 	fresh    uint32    // newest key that one transaction writes
 	seqs     [5]uint32 // by session
 	heard    [5]uint32 // acknowledged
+	closed   [5]uint16 // sessions of each slot so far
 	fate     map[uint32]*clientTx
 	reads    []readValue
 	counters map[uint32]uint32 // committed increments by key; unknown ones in maybe
@@ -248,7 +249,7 @@ func (l *load) blocksOf(n uint8) (all []signal.Addr) {
 }
 
 func (l *load) epoch() {
-	if l.phase == 0 {
+	if l.phase == 0 && !l.losing {
 		l.gci++
 		l.round(1, signal.NumEpochPrepareReq)
 	}
@@ -300,7 +301,8 @@ func (l *load) onEpoch(s *site, h *signal.Head) {
 	}
 }
 
-// epochGoesOn does what comes next when all have answered; while the view changes no change of the epoch ends.
+// epochGoesOn does what comes next when all have answered. In a change of the view that loses members no change of the
+// epoch goes on before the commit, and none ends before the end of the takeover.
 func (l *load) epochGoesOn() {
 	for _, n := range l.alive() {
 		if l.owed[n] {
@@ -308,10 +310,10 @@ func (l *load) epochGoesOn() {
 		}
 	}
 	switch {
-	case l.stage != steady:
+	case l.losing && l.stage == preparing:
 	case l.phase == 1:
 		l.round(2, signal.NumEpochCommitReq)
-	case l.phase == 2:
+	case l.phase == 2 && !l.losing:
 		l.phase = 0
 	}
 }
@@ -361,12 +363,12 @@ func (l *load) drain(from int, kind signal.Peer, e *kernel.Env) {
 
 // step delivers one signal; false when there is none.
 func (l *load) step() bool {
+	l.viewGoesOn(false)
 	for _, n := range l.alive() {
 		for _, s := range l.sites[n] {
 			l.jobs(s)
 		}
 	}
-	l.viewGoesOn(false)
 	l.drain(clientNode<<8, signal.PeerAPI, l.client)
 	if l.rng.IntN(60) == 0 {
 		l.slow = l.rng.IntN(2*len(l.pairs) + 1)

@@ -112,7 +112,7 @@ func members(nodes, replicas, tcs, ldms int) (ms []signal.Member) {
 func putView(e *kernel.Env, to []signal.Addr, num uint16, v *view.View, attempt uint32) {
 	for _, a := range to {
 		r := (*signal.ViewReq)(e.Put(a, signal.MakeAddr(a.Node(), signal.BlockMembership, 0), num, signal.ViewReqSize(len(v.Members))))
-		r.View, r.Attempt, r.President, r.GCI, r.Count = v.Number, attempt, uint32(v.President), [2]uint32{0, 1}, uint32(len(v.Members))
+		*r = signal.ViewReq{Head: r.Head, View: v.Number, Attempt: attempt, President: uint32(v.President), GCI: [2]uint32{0, 1}, Count: uint32(len(v.Members))}
 		copy(r.Members(), v.Members)
 	}
 }
@@ -378,6 +378,9 @@ func (w *world) viewAnswered() bool {
 	}
 	if w.round == signal.NumViewCommitConf {
 		w.round = 0
+		for _, n := range w.alive() {
+			kernel.Send[signal.TakeoverRep](w.nodes[n].env, signal.MakeAddr(n, signal.BlockLDM, 0), distribution(n), signal.NumTakeoverRep).View = w.view.Number
+		}
 		w.epochGoesOn()
 	}
 	return true

@@ -150,7 +150,7 @@ func (l *load) send(num uint16, to signal.Addr, x *clientTx, ref, seq uint32, op
 	}
 	n := uint32(len(data))
 	r := (*signal.KeyReq)(l.client.Put(to, signal.MakeAddr(clientNode, signal.BlockClient, x.session), num, signal.KeyReqSize+4+signal.Pad(n)))
-	r.Ref, r.Tx, r.Seq, r.Ack, r.Table, r.Version, r.Frag, r.Op, r.Flags = ref, x.num, seq, l.heard[x.session], 3, 1, uint16(l.frag(key)), op, flags
+	r.Ref, r.Tx, r.Seq, r.Ack, r.Table, r.Version, r.Frag, r.Op, r.Flags = ref, x.num, seq, l.heard[slot(x.session)], 3, 1, uint16(l.frag(key)), op, flags
 	r.KeyLen, r.DataLen = 4, uint16(n)
 	*(*uint32)(r.Key()) = key
 	copy(unsafe.Slice((*byte)(r.Data()), n), data)
@@ -171,7 +171,7 @@ func (l *load) newTx(session uint16) *clientTx {
 func (l *load) acknowledge() {
 	var busy [5]bool
 	for _, x := range l.txs {
-		busy[x.session] = busy[x.session] || !x.ended
+		busy[slot(x.session)] = busy[slot(x.session)] || !x.ended
 	}
 	for s := range busy {
 		if !busy[s] {
@@ -180,7 +180,16 @@ func (l *load) acknowledge() {
 	}
 }
 
-func (l *load) seq(session uint16) uint32 { l.seqs[session]++; return l.seqs[session] }
+func (l *load) seq(session uint16) uint32 { s := slot(session); l.seqs[s]++; return l.seqs[s] }
+
+// slot is which of four sessions that are open at a time one is. Where nodes fail, a session that was closed is followed by
+// one with another number: the end of the old one may reach an ldm behind an outcome of the new one.
+func slot(session uint16) uint16 { return (session-1)%4 + 1 }
+
+// session chooses an open one.
+func (l *load) session() uint16 { return l.nth(1 + l.rng.IntN(4)) }
+
+func (l *load) nth(slot int) uint16 { return uint16(slot) + 4*l.closed[slot] }
 
 // batch sends a few operations of a transaction to its coordinator.
 func (l *load) batch(x *clientTx, start bool) {
@@ -230,7 +239,7 @@ func (l *load) begin() {
 	if (what < 4 || what == 8) && l.sites[l.primary(key).Node()][0].dead {
 		return // no link, and nowhere else to go yet
 	}
-	x := l.newTx(uint16(1 + l.rng.IntN(4)))
+	x := l.newTx(l.session())
 	l.stamp++
 	switch what {
 	case 8:
@@ -259,7 +268,7 @@ func (l *load) begin() {
 
 func (l *load) end(x *clientTx, action uint32) {
 	r := kernel.Send[signal.TxReq](l.client, x.tc, signal.MakeAddr(clientNode, signal.BlockClient, x.session), signal.NumTxReq)
-	r.Tx, r.Action, r.Seq, r.Ack = x.num, action, 0, l.heard[x.session]
+	r.Tx, r.Action, r.Seq, r.Ack = x.num, action, 0, l.heard[slot(x.session)]
 	if action == signal.TxCommit {
 		r.Seq = l.seq(x.session)
 		x.seq = r.Seq
@@ -385,7 +394,10 @@ func (l *load) lose(session uint16) {
 
 func (l *load) closeSession(s uint16) {
 	l.lose(s)
-	l.seqs[s], l.heard[s] = 0, 0
+	l.seqs[slot(s)], l.heard[slot(s)] = 0, 0
+	if l.shape.kills > 0 {
+		l.closed[slot(s)]++
+	}
 	l.blocks(func(a signal.Addr) {
 		kernel.Send[signal.CloseOrd](l.client, a, signal.MakeAddr(clientNode, signal.BlockClient, s), signal.NumCloseOrd)
 	})
@@ -435,9 +447,9 @@ func (l *load) nodeUpPending() bool {
 
 func (l *load) work() {
 	for k := range uint32(nCounters) {
-		x := l.newTx(1)
+		x := l.newTx(l.nth(1))
 		x.counter = counters0 + k
-		l.send(signal.NumWriteReq, l.primary(x.counter), x, 0, l.seq(1), signal.OpInsert, 0, x.counter, 0)
+		l.send(signal.NumWriteReq, l.primary(x.counter), x, 0, l.seq(x.session), signal.OpInsert, 0, x.counter, 0)
 	}
 	l.rest()
 	l.counters = map[uint32]uint32{}
@@ -454,7 +466,7 @@ func (l *load) work() {
 		switch l.rng.IntN(40) {
 		case 0:
 			if len(l.failing) == 0 {
-				l.closeSession(uint16(1 + l.rng.IntN(4)))
+				l.closeSession(l.session())
 			}
 		case 1:
 			if len(l.failing) == 0 && l.rng.IntN(2) == 0 {
@@ -507,7 +519,7 @@ func (l *load) finish() {
 		l.wholeOrNot(x, rows)
 	}
 	for s := range uint16(4) {
-		l.closeSession(s + 1)
+		l.closeSession(l.nth(int(s) + 1))
 	}
 	l.rest()
 	var keys []uint32
@@ -516,8 +528,8 @@ func (l *load) finish() {
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		x := l.newTx(1)
-		l.send(signal.NumWriteReq, l.primary(k), x, 0, l.seq(1), signal.OpDelete, 0, k, 0)
+		x := l.newTx(l.nth(1))
+		l.send(signal.NumWriteReq, l.primary(k), x, 0, l.seq(x.session), signal.OpDelete, 0, k, 0)
 		if l.rest(); !x.committed {
 			l.t.Fatalf("seed %d: row %d is not deleted", l.seed, k)
 		}

@@ -22,7 +22,7 @@ package coordinator
 //	| running      | answer: undo   | answer: takes its record   | prepared: direct abort; waits: AbortReq  | answer is to come: undo then       | direct abort        |
 //	| waiting      | AbortReq       | answer: takes its record   | prepared: direct abort; waits: AbortReq  | it got it in this view: AbortReq   | direct abort        |
 //	| prepared     | AbortReq       | nothing can come           | direct abort                             | it got it in this view: AbortReq   | direct abort        |
-//	| undoing      | AbortConf      | AbortConf ends it          | prepared: direct abort; waits: AbortConf | direct abort of what others report | direct abort        |
+//	| undoing      | AbortConf      | AbortConf: says nothing    | prepared: direct abort; waits: AbortReq  | direct abort of what others report | direct abort        |
 //	| applying     | CommitConf     | CommitConf: is applied     | direct commit                            | direct commit                      | direct commit       |
 //	| applied      | nothing comes  | nothing can come           | complete will be direct                  | complete will be direct            | … will be direct    |
 //	| releasing    | CompleteConf   | CompleteConf ends it       | direct complete                          | direct complete                    | direct complete     |
@@ -80,6 +80,7 @@ type takeover struct {
 	asker   signal.Addr                      // who is to be told that nothing of the lost members is left; 0 = nobody
 	attempt uint32                           // of the present view
 	round   uint32                           // the newest view that lost members, 0 = none yet
+	settled uint32                           // the newest round whose reports were decided about
 	from    signal.NodeSet                   // members whose ldms report in it
 	missing int                              // ldms whose OpEndRep is to come
 	open    int                              // own transactions that were touched
@@ -243,6 +244,7 @@ func (b *Block) decide() {
 			}
 		}
 	}
+	x.settled = x.round
 	b.takeForeign()
 }
 
@@ -255,7 +257,7 @@ func (b *Block) touchedByReport(oi uint32) {
 	if o == nil || o.bits&(opTouched|opDirect) != 0 || o.state == done || o.state == released {
 		return
 	}
-	if r := b.reportOf(oi, o, o.primary); r != nil && r.view == b.taken.round {
+	if r := b.reportOf(oi, o, o.primary); r != nil && r.view > b.taken.settled {
 		b.env.Mark(kernel.MarkTouchedByReport)
 		b.touch(o.tx, b.txs.At(o.tx), func(p *operation) bool { return p == o })
 	}
@@ -309,9 +311,11 @@ func (b *Block) decideOp(i uint32, t *transaction, oi uint32, o *operation) {
 		o.state = undoing
 		b.goDirect(i, t, oi, o)
 	case undoing:
-		if !queues { // else the AbortConf is to come
-			b.goDirect(i, t, oi, o)
+		if queues { // it is asked again, since the answer may have come
+			b.undo(t, o, oi)
+			return
 		}
+		b.goDirect(i, t, oi, o)
 	case applying:
 		b.env.Mark(kernel.MarkCommitDirect)
 		b.goDirect(i, t, oi, o)
