@@ -49,12 +49,25 @@ type run struct {
 
 // Run simulates a cluster and its clients. The result depends on the options alone.
 func Run(o Options, c Config) (Result, error) {
-	r := NewRandom(o.Seed)
-	n, err := newNetwork(r.Sub("network"), o.Weather)
+	x, err := newRun(o, c)
 	if err != nil {
 		return Result{}, err
 	}
-	defer n.close()
+	defer x.net.close()
+	if c.prepare != nil {
+		c.prepare(x)
+	}
+	x.net.guard(x.all)
+	return x.result(), nil
+}
+
+// newRun makes a cluster and its clients, which have done nothing yet.
+func newRun(o Options, c Config) (*run, error) {
+	r := NewRandom(o.Seed)
+	n, err := newNetwork(r.Sub("network"), o.Weather)
+	if err != nil {
+		return nil, err
+	}
 	x := &run{o: o, net: n}
 	x.watch = &watch{x: x}
 	if c.Trace != nil {
@@ -72,8 +85,9 @@ func Run(o Options, c Config) (Result, error) {
 			x.cluster.invariants()
 		}
 	}
-	if x.cluster, err = newCluster(n, &o, r.Sub("cluster")); err != nil {
-		return Result{}, err
+	if x.cluster, err = newCluster(n, &x.o, r.Sub("cluster")); err != nil {
+		n.close()
+		return nil, err
 	}
 	for i := range o.Clients {
 		x.apis = append(x.apis, newAPI(x.cluster, uint8(firstClient+i), o.Sessions, 64, 64*64, r.Sub("api").Sub(fmt.Sprint(i))))
@@ -82,13 +96,15 @@ func Run(o Options, c Config) (Result, error) {
 	x.cluster.ended = x.chaos.ended
 	x.load = newLoad(n, &x.o, r.Sub("load"), x.apis)
 	x.load.model.wrote = func(t *txn) { checkLiving(x, t) }
-	if c.prepare != nil {
-		c.prepare(x)
-	}
-	n.guard(x.all)
-	res := Result{Options: o, Digest: n.digest, Delivered: n.delivered, Time: n.now, Failure: n.failure, Stats: x.load.model.stats, Run: x.stats, Done: x.chaos.done}
+	return x, nil
+}
+
+// result is what there is to say about a run that is over.
+func (x *run) result() Result {
+	n := x.net
+	res := Result{Options: x.o, Digest: n.digest, Delivered: n.delivered, Time: n.now, Failure: n.failure, Stats: x.load.model.stats,
+		Run: x.stats, Done: x.chaos.done, Marks: n.marks}
 	res.Run.Faults = x.chaos.counts
-	res.Marks = n.marks
 	for _, id := range n.ids {
 		if p := n.procs[id]; !p.dead {
 			for _, t := range p.Threads {
@@ -96,11 +112,26 @@ func Run(o Options, c Config) (Result, error) {
 			}
 		}
 	}
-	return res, nil
+	return res
 }
 
 // all is the course of a run.
 func (x *run) all() {
+	n, l := x.net, x.load
+	x.begin()
+	l.start(l.o.Transactions, x.o.VirtualTime)
+	schema := false
+	l.changeSchema(l.o.SchemaChanges, x.o.VirtualTime/int64(2*l.o.SchemaChanges+2), func() { schema = true })
+	l.reopenSessions(l.o.Reopened, x.o.VirtualTime/int64(l.o.Reopened+1))
+	l.cutLinks(x.cluster, l.o.Cuts, x.o.VirtualTime/int64(l.o.Cuts+1))
+	x.chaos.start()
+	x.watchQuiet(x.chaos.random.Sub("quiet"))
+	n.runUntil(n.now+x.o.VirtualTime, l.idle)
+	x.finish(func() bool { return schema })
+}
+
+// begin starts the cluster and makes the tables with their first rows.
+func (x *run) begin() {
 	n, l := x.net, x.load
 	x.cluster.start()
 	switch c := &x.o.Chaos; {
@@ -115,28 +146,24 @@ func (x *run) all() {
 	x.until("the cluster to start", 60*second, x.healthy)
 
 	x.step("the tables to be created", func(done func()) { x.createTables(0, done) })
-	var chains []*cell
+	var rows []*cell
 	for _, c := range l.model.cells {
 		if c.class == classChain || c.class == classAtomic {
-			chains = append(chains, c)
+			rows = append(rows, c)
 		}
 	}
-	l.startOn(phaseSetUp, chains)
+	l.startOn(phaseSetUp, rows)
 	x.until("the first rows", 300*second, l.idle)
+}
 
-	l.start(l.o.Transactions, x.o.VirtualTime)
-	schema := false
-	l.changeSchema(l.o.SchemaChanges, x.o.VirtualTime/int64(2*l.o.SchemaChanges+2), func() { schema = true })
-	l.reopenSessions(l.o.Reopened, x.o.VirtualTime/int64(l.o.Reopened+1))
-	l.cutLinks(x.cluster, l.o.Cuts, x.o.VirtualTime/int64(l.o.Cuts+1))
-	x.chaos.start()
-	x.watchQuiet(x.chaos.random.Sub("quiet"))
-	n.runUntil(n.now+x.o.VirtualTime, l.idle)
+// finish heals the cluster, and demands that it is whole again, that all work ends, and all that must hold at rest.
+func (x *run) finish(schema func() bool) {
+	n, l := x.net, x.load
 	x.chaos.end()
 	x.until("all nodes to be members that lead, after everything was healed", 60*second, x.healthy)
 	x.until("all transactions to begin", 10*x.o.VirtualTime+300*second, l.idle)
 	l.stop()
-	x.until("the last transactions", x.answerLimit(), func() bool { return l.begun == l.ended && schema })
+	x.until("the last transactions", x.answerLimit(), func() bool { return l.begun == l.ended && schema() })
 	x.rest()
 
 	l.startOn(phaseReadBack, l.model.lasting())
