@@ -82,6 +82,7 @@ var layers = map[string]place{
 	"cmd/cohort": {layer: 8},
 
 	"internal/archtest":    {layer: layerOfChecks},
+	"internal/sim/mutants": {layer: layerOfChecks},
 	"internal/e2e":         {layer: layerOfChecks},
 	"internal/e2e/cluster": {layer: layerOfChecks},
 }
@@ -95,7 +96,8 @@ var sideways = map[[2]string]string{
 
 // outside are the modules that may be imported beyond the standard library, with the packages that may do so.
 var outside = map[string][]string{
-	"github.com/peterh/liner": {"internal/mgm/shell"}, // the prompt of ndb_mgm: history, completion
+	"github.com/peterh/liner":           {"internal/mgm/shell"}, // the prompt of ndb_mgm: history, completion
+	"github.com/anishathalye/porcupine": {"internal/sim"},       // decides whether a history is linearizable
 }
 
 // Layers checks the imports of all packages against the table.

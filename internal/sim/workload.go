@@ -87,7 +87,8 @@ type slot struct {
 	number  int
 	random  *Random
 	private []*cell
-	t       *txn // under way, or nil
+	t       *txn         // under way, or nil
+	told    func(t *txn) // if set, is called once when a transaction has ended
 	rows    []*row
 	used    int // of rows, by the present transaction
 }
@@ -391,6 +392,10 @@ func (x *slot) end(t *txn, committed bool, err *ndberror.Error) {
 	}
 	if after := kinds[t.kind].after; after != nil {
 		after(x, t, committed)
+	}
+	if f := x.told; f != nil {
+		x.told = nil
+		f(t)
 	}
 	x.s.byTx[t.tx.Index()] = nil
 	t.tx.Release()
