@@ -41,6 +41,8 @@ type ChaosOptions struct {
 	Early bool
 	// Down is the mean time for which a killed node stays down, Long that of what lasts, ns.
 	Down, Long int64
+	// Beyond: the cluster need not survive what happens.
+	Beyond bool
 	// Schedule, if not nil, is what happens instead of what is drawn.
 	Schedule []fault
 }
@@ -76,7 +78,7 @@ func (c *chaos) start() {
 	if o.Schedule != nil {
 		for _, f := range o.Schedule {
 			c.x.net.at(f.at, func() {
-				if c.on {
+				if c.on && (f.kind == faultHeal || c.possible(&f) && (o.Beyond || c.x.survivable(&f))) {
 					c.apply(f)
 				}
 			})
@@ -112,7 +114,7 @@ func (c *chaos) some() {
 	}
 	for range 8 {
 		f, ok := c.draw()
-		if ok && c.possible(&f) && c.x.survivable(&f) {
+		if ok && c.possible(&f) && (c.x.o.Chaos.Beyond || c.x.survivable(&f)) {
 			c.apply(f)
 			return
 		}

@@ -145,6 +145,7 @@ func (x *run) begin() {
 	}
 	x.until("the cluster to start", 60*second, x.healthy)
 
+	x.watch.settled = true
 	x.step("the tables to be created", func(done func()) { x.createTables(0, done) })
 	var rows []*cell
 	for _, c := range l.model.cells {
@@ -166,6 +167,7 @@ func (x *run) finish(schema func() bool) {
 	x.until("the last transactions", x.answerLimit(), func() bool { return l.begun == l.ended && schema() })
 	x.rest()
 
+	x.step("the tables to be looked up again", func(done func()) { x.openAgain(0, done) }) // fragments have moved
 	l.startOn(phaseReadBack, l.model.lasting())
 	x.until("the rows to be read back", 300*second, l.idle)
 	l.stop()
@@ -285,6 +287,16 @@ func (x *run) ready() bool {
 		}
 	}
 	return true
+}
+
+// openAgain makes the first client know where the fragments of the tables from the i-th on are now.
+func (x *run) openAgain(i int, done func()) {
+	l := x.load
+	if i == len(l.tables) {
+		done()
+		return
+	}
+	l.open(x.apis[0], l.tables[i], func() { x.openAgain(i+1, done) })
 }
 
 // createTables creates the tables from the i-th on, and makes every client know them.

@@ -13,6 +13,8 @@ type watch struct {
 	nodes [signal.MaxDataNode + 1]watched
 	// agreed is the members of each view, as the first node to commit it had them.
 	agreed []agreement
+	// settled: there are tables, so that a cluster which begins from nothing has lost something.
+	settled bool
 	// happened is called when something begins during which a fault is interesting.
 	happened func(what moment)
 }
@@ -122,8 +124,10 @@ func (w *watch) committed(r *signal.ViewReq) {
 		w.x.stats.Views++
 		w.agreed = append(w.agreed, agreement{number: r.View, at: n.now, by: id})
 		w.agreed[len(w.agreed)-1].view.Copy(&s.view)
-	case sameMembers(&old.view, &s.view):
+	case sameMembers(&old.view, &s.view) && r.View > 1:
 		return
+	case r.View == 1 && w.settled && !w.x.o.Chaos.Beyond:
+		n.failf("node %d starts a cluster anew with %s: all parts of the one before have ended, though one had to live", id, viewText(&s.view))
 	case r.View == 1:
 		old.view.Copy(&s.view)
 	default:
