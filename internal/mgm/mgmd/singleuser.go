@@ -13,8 +13,9 @@ import (
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
-// Single user mode. Each data node answers when nothing of others is open at it any more, which it rolls back if it can; the mode holds when all
-// have answered, or nowhere. A node that starts while it holds learns of it from the members that take it in.
+// Single user mode. Each data node answers when nothing of others is open at it any more, which it rolls back if it can;
+// the mode holds when all have answered, or nowhere. A node that starts while it holds learns of it from the members that
+// take it in.
 //
 //	server --SingleReq--> every started data node --SingleConf--> server
 
