@@ -274,11 +274,20 @@ func (r *runner) logTails() string {
 	return b.String()
 }
 
+// lookEvery is how often it is looked whether the cluster lives, once none of its data nodes is ours any more. The
+// management server takes a moment to notice the end of the last one.
+const lookEvery = 500 * time.Millisecond
+
 // wait reports children that end, until an interrupt or until no data node is left.
 func (r *runner) wait() (int, error) {
 	ended := r.watch()
+	var look <-chan time.Time
 	for {
 		select {
+		case <-look:
+			if !r.servedByOthers() {
+				return exitFailed, errNoneLeft
+			}
 		case <-r.interrupts:
 			r.say("stopping")
 			return 0, nil
@@ -286,8 +295,10 @@ func (r *runner) wait() (int, error) {
 			if err := r.lost(c); errors.Is(err, errStopped) {
 				r.say("%v", err)
 				return 0, nil
-			} else if err != nil {
-				return exitFailed, err
+			} else if err != nil && look == nil {
+				ticker := time.NewTicker(lookEvery)
+				defer ticker.Stop()
+				look = ticker.C
 			}
 		}
 	}
@@ -304,6 +315,9 @@ func (r *runner) watch() <-chan *child {
 	}
 	return ended
 }
+
+// errNoneLeft: none of our data nodes runs; the cluster may be served by others.
+var errNoneLeft = errors.New("no data node is left")
 
 // errStopped is the end of a cluster that somebody else has stopped in order, with SHUTDOWN of ndb_mgm.
 var errStopped = errors.New("the cluster was stopped")
@@ -326,8 +340,8 @@ func (r *runner) lost(c *child) error {
 	if alive == 0 && inOrder {
 		return errStopped
 	}
-	if alive == 0 && !r.servedByOthers() {
-		return errors.New("no data node is left")
+	if alive == 0 {
+		return errNoneLeft
 	}
 	again := fmt.Sprintf("to bring it back: %s", strings.Join(c.command, " "))
 	if c.data {
