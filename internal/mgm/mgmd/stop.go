@@ -273,6 +273,9 @@ func (s *Server) halt(ctx context.Context, h halt) (int, string) {
 	if h.flags&signal.StopRestart != 0 {
 		word = "Restart"
 	}
+	if len(h.nodes) == 0 {
+		return 0, ""
+	}
 	s.note(event.Note, "%s of nodes %s requested", word, nodeWords(h.nodes))
 
 	type asked struct {
