@@ -59,7 +59,7 @@ func (t *Tx) define(f *Format, row unsafe.Pointer, kind uint8) *Op {
 	frag := f.table.fragment(key, keyLen)
 	m := s.view.mapOf(f.table)
 	primary := m.primary(frag)
-	if n := &s.view.nodes[primary.Node()]; !n.Up || !n.Started {
+	if n := &s.view.nodes[primary.Node()]; !n.Up || !n.Started || uint32(primary.Instance()) >= n.LDMs {
 		primary = s.view.placed(m, frag)
 	}
 	o.frag, o.node = frag, primary.Node()

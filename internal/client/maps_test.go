@@ -386,3 +386,17 @@ func TestSingleUserMode(t *testing.T) {
 		}
 	}
 }
+
+// A node may come back with fewer ldms than the map knows of: nothing is sent to one that does not exist.
+func TestANodeThatHasFewerLdmsThanTheMapSays(t *testing.T) {
+	v := &View{}
+	v.nodes[3] = Node{ID: 3, Up: true, Started: true, LDMs: 2, TCs: 1}
+	for _, c := range []struct{ asked, want uint16 }{{0, 0}, {1, 1}, {2, 0}, {5, 1}} {
+		if got := v.existing(signal.MakeAddr(3, signal.BlockLDM, c.asked)); got != signal.MakeAddr(3, signal.BlockLDM, c.want) {
+			t.Errorf("ldm %d of two: %v", c.asked, got)
+		}
+	}
+	if a := signal.MakeAddr(4, signal.BlockLDM, 7); v.existing(a) != a {
+		t.Error("of a node that is not known nothing is known")
+	}
+}

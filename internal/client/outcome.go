@@ -96,9 +96,9 @@ func (s *Session) witness(t *Tx, m *Map, frag uint16) signal.Addr {
 	for _, a := range m.chain(frag) {
 		if n := a.Node(); s.view.nodes[n].Up && int32(t.seq-s.upAt[n]) > 0 {
 			if n != t.refused {
-				return a
+				return s.view.existing(a)
 			}
-			last = a
+			last = s.view.existing(a)
 		}
 	}
 	return last

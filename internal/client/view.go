@@ -68,10 +68,19 @@ func (v *View) Primary(t *Table, fragment int) signal.Addr {
 func (v *View) placed(m *Map, frag uint16) signal.Addr {
 	for _, a := range m.chain(frag) {
 		if v.nodes[a.Node()].serves() {
-			return a
+			return v.existing(a)
 		}
 	}
 	return 0
+}
+
+// existing is an ldm of a map, or, where the node has come back with fewer than the map knows of, one that exists and
+// says that the fragment is elsewhere: then there will be a newer map.
+func (v *View) existing(a signal.Addr) signal.Addr {
+	if n := v.nodes[a.Node()].LDMs; n > 0 && uint32(a.Instance()) >= n {
+		return signal.MakeAddr(a.Node(), signal.BlockLDM, uint16(uint32(a.Instance())%n))
+	}
+	return a
 }
 
 // Serving are the nodes that take transactions.

@@ -283,7 +283,7 @@ func (n *Network) turn(t *Thread) {
 		}
 		r.ready = false
 		last := len(t.ready) - 1
-		if t.ready[i] != r { // the handler has closed another link
+		if i > last || t.ready[i] != r { // the handler has closed another link
 			i = slices.Index(t.ready, r)
 		}
 		t.ready[i] = t.ready[last]
