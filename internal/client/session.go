@@ -94,6 +94,12 @@ func NewSession(env *kernel.Env, cfg Config) *Session {
 	s := &Session{
 		env: env, self: signal.MakeAddr(env.Node(), signal.BlockClient, cfg.Instance), cfg: cfg, view: noView,
 		ops: make([]Op, cfg.MaxOperations), txs: make([]Tx, cfg.MaxTransactions), lastTx: cfg.FirstTx,
+		// Commits are numbered on where the session before it under this number must have stopped, since each of them was a
+		// transaction: something of that may still come to an ldm after its end and open its outcomes anew.
+		seq: cfg.FirstTx, ack: cfg.FirstTx, told: cfg.FirstTx,
+	}
+	for i := range s.upAt {
+		s.upAt[i] = cfg.FirstTx
 	}
 	for i := len(s.ops) - 1; i >= 0; i-- {
 		o := &s.ops[i]

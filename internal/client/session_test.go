@@ -878,3 +878,17 @@ func TestAFailureThatCrossesARollbackIsStale(t *testing.T) {
 	}
 	g.atRest(tx)
 }
+
+// A session that takes up the number of another one numbers its commits above those of that one: to an ldm that still
+// hears of the old one they are not of the past.
+func TestASessionUnderAnOldNumberGoesOnInTheCommits(t *testing.T) {
+	g := newRig(t, even)
+	s := NewSession(g.env, Config{Instance: 9, MaxTransactions: 8, MaxOperations: 32, FirstTx: 4711, Done: func(*Tx) {}})
+	if got := s.nextSeq(); got != 4712 || s.Unheard() != 1 {
+		t.Fatalf("the first commit has number %d, and %d are not heard", got, s.Unheard())
+	}
+	s.hear(4712)
+	if s.ack != 4712 || s.Unheard() != 0 {
+		t.Fatalf("acknowledged up to %d, %d are not heard", s.ack, s.Unheard())
+	}
+}
