@@ -96,6 +96,7 @@ func TestDangersAreTold(t *testing.T) {
 	all[4].Report(func(r *signal.NodeStateRep) { r.Hears.Remove(1) })
 	state(t, c, "who cannot reach whom", dangers("Nodes 2 and 3 have no link to each other", "Node 4 does not hear node 1"))
 	s.Logged("WARNING  -- Node 49: Nodes 2 and 3 have no link to each other")
+	s.Logged("WARNING  -- Node 49: Node 4 does not hear node 1")
 	all[4].Report(func(r *signal.NodeStateRep) { r.Hears.Add(1) })
 	s.Logged("INFO     -- Node 49: No longer so: Node 4 does not hear node 1")
 	all[3].Close()
