@@ -36,7 +36,10 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 		b.chainRef(r.From, r.OpRef, codeSessions)
 		return
 	}
-	rest := b.below(r)
+	rest, view := b.below(r), r.View
+	if rest != r.Down { // it may come behind what the one before it on the row has left there in the old view
+		view = b.view.Number
+	}
 	row, ok := f.rows.CheckedRow(r.RowID)
 	if rest[0] == 0 && b.epoch.Open() && (!ok || row.Lock == 0) {
 		b.chainTail(f, r, row, ok)
@@ -50,7 +53,7 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 	o.client, o.tx, o.ref, o.seq = r.Client, r.Tx, r.Ref, r.Seq
 	b.shots[r.Client.Node()]++
 	o.op, o.flags, o.first, o.prev, o.prevOp, o.id = r.Op, r.Flags, r.First, r.From, r.OpRef, r.RowID
-	o.write, o.exclusive, o.view, o.rest = true, true, r.View, rest
+	o.write, o.exclusive, o.view, o.rest = true, true, view, rest
 	b.chainLink(i, o, r, false)
 }
 

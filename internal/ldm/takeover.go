@@ -91,7 +91,11 @@ func (b *Block) dropWaiting(lost *signal.NodeSet) {
 func (b *Block) mendChains(lost *signal.NodeSet) {
 	for i := uint32(0); i < b.ops.High(); i++ {
 		o := b.ops.Find(i)
-		if o == nil || o.state == waiting {
+		if o == nil {
+			continue
+		}
+		if o.state == waiting { // below its primary; it has gone nowhere yet
+			o.without(lost)
 			continue
 		}
 		if lost.Has(o.prev.Node()) && !o.cut {
@@ -105,19 +109,24 @@ func (b *Block) mendChains(lost *signal.NodeSet) {
 			b.leave(o)
 		}
 		next := o.rest[0]
-		n := 0
-		for k, a := range o.rest {
-			if o.rest[k] = 0; a != 0 && !lost.Has(a.Node()) {
-				o.rest[n] = a
-				n++
-			}
-		}
+		o.without(lost)
 		if o.oneShot() && next != 0 && lost.Has(next.Node()) {
 			if o.tail() {
 				b.becomeTail(i, o)
 			} else {
 				b.again(i, o)
 			}
+		}
+	}
+}
+
+// without takes lost members out of those that come behind.
+func (o *operation) without(lost *signal.NodeSet) {
+	n := 0
+	for k, a := range o.rest {
+		if o.rest[k] = 0; a != 0 && !lost.Has(a.Node()) {
+			o.rest[n] = a
+			n++
 		}
 	}
 }
