@@ -92,7 +92,7 @@ func (b *Block) enqueue(q request) {
 // node that joins comes before all of them.
 func (b *Block) takeNext() {
 	l := &b.lead
-	for b.settled && l.state == idle && (len(l.queue) > 0 || !l.newcomers.Empty()) {
+	for b.settled && !b.over.turns() && l.state == idle && (len(l.queue) > 0 || !l.newcomers.Empty()) {
 		if n := l.newcomers.Next(0); n != 0 {
 			l.newcomers.Remove(n)
 			b.beginTelling(n)
@@ -288,6 +288,7 @@ func (b *Block) finish(code uint32) {
 		b.letGo()
 		return
 	}
+	b.turn()
 	b.takeNext()
 }
 
@@ -296,7 +297,7 @@ func (l *leader) invariants(b *Block) {
 	switch {
 	case l.state == idle:
 		invariant.That(l.waiting.Empty() && l.alone == 0, "an idle president waits for nobody")
-		invariant.That(!b.settled || len(l.queue) == 0 && l.newcomers.Empty(), "an idle president has nothing to do")
+		invariant.That(!b.settled || b.over.turns() || len(l.queue) == 0 && l.newcomers.Empty(), "an idle president has nothing to do")
 	case !b.isPresident():
 		invariant.Failf("a schema transaction is led by node %d, who is not president", b.env.Node())
 	case l.state != placing && l.waiting.Empty():

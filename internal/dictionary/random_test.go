@@ -58,8 +58,14 @@ func (c *chaos) ask(o *owner) {
 // hear looks at new answers, and at who will never be answered. A node that could not hold a table ends.
 func (c *chaos) hear() {
 	for _, id := range c.living() {
-		if c.n[id].phaseCode != 0 {
+		x := c.n[id]
+		switch {
+		case x.phaseCode != 0:
 			c.net.Kill(id)
+		case x.b.part == signal.PartFull && !x.risen && x.b.view.State(id) == signal.MemberRecovering:
+			x.risen = true
+			c.views.Promote(id, signal.MemberFollowing)
+			c.views.Promote(id, signal.MemberLeading)
 		}
 	}
 	for ; c.seen < len(c.answers); c.seen++ {
@@ -208,7 +214,7 @@ func TestRandomFailures(t *testing.T) {
 		}
 		c.settleDown(seed, &marks)
 	}
-	for _, m := range []kernel.Mark{kernel.MarkCreateFinished, kernel.MarkCreateUndone, kernel.MarkDropFinished, kernel.MarkDropHeld,
+	for _, m := range []kernel.Mark{kernel.MarkCreateFinished, kernel.MarkCreateUndone, kernel.MarkDropFinished, kernel.MarkDropHeld, kernel.MarkViewWaitsForTable,
 		kernel.MarkRequestAgain, kernel.MarkRequestKnown, kernel.MarkTablesTold, kernel.MarkTablesAgain} {
 		if !marks.Has(m) {
 			t.Errorf("never reached: %v", m)

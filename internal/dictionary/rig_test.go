@@ -42,6 +42,7 @@ type node struct {
 	phaseCode uint32 // of the last one
 	events    int
 	failConf  int
+	risen     bool // a joined node's promotion was asked for
 }
 
 // answer is what a client got.

@@ -30,7 +30,19 @@ type takeover struct {
 	ended    uint32 // newest view whose takeover has ended
 	asked    uint32 // view in which a president asked what we know, not answered yet; 0 = none
 	asker    signal.Addr
+
+	// Of the president, about views in which somebody has another state, though nobody is lost:
+	turning bool   // one is prepared
+	turned  uint32 // newest that is committed
+	owed    bool   // the answer to its prepare, …
+	prepare signal.ViewConf
 }
+
+// turns tells whether a member's state is being changed. No table may be made meanwhile: a member that still copies has to
+// catch up with each fragment that is made, while one that does not any more is in its chain from the beginning; and of a
+// fragment that is made between the two rounds nobody has seen that its primary moves. So all have to make a table in the
+// same view.
+func (t *takeover) turns() bool { return t.turning || t.turned > t.ended }
 
 // holds tells whether operations of lost members may still be under way.
 func (t *takeover) holds() bool { return t.prepared || t.lost > t.ended }
@@ -58,16 +70,46 @@ func (b *Block) lost(r *signal.ViewReq) signal.NodeSet {
 	return members.Minus(&next)
 }
 
+// onViewPrepareReq is answered at once, but by a president that is making a table, if the view changes a member's state.
+// (Not if members are lost: then what is under way may wait for the commit.)
 func (b *Block) onViewPrepareReq(r *signal.ViewReq) {
-	lost := b.lost(r)
-	b.over.prepared = !lost.Empty()
+	o, lost := &b.over, b.lost(r)
+	o.prepared, o.turning, o.owed = !lost.Empty(), false, false
+	for _, m := range r.Members() {
+		if was := b.view.State(uint8(m.Node)); was != 0 && was != m.State && lost.Empty() && b.isPresident() {
+			o.turning = true
+		}
+	}
+	if o.turning {
+		o.owed, o.prepare = true, signal.ViewConf{Head: signal.Head{From: r.From}, View: r.View, Attempt: r.Attempt}
+		b.turn()
+		return
+	}
 	b.viewConf(r, signal.NumViewPrepareConf)
+	b.takeNext()
+}
+
+// turn answers the prepare that waits for a table to be made.
+func (b *Block) turn() {
+	o, l := &b.over, &b.lead
+	if !o.owed || l.state == asking || l.state != idle && l.kind == signal.SchemaCreate && l.alone == 0 {
+		if o.owed {
+			b.env.Mark(kernel.MarkViewWaitsForTable)
+		}
+		return
+	}
+	o.owed = false
+	c := kernel.Send[signal.ViewConf](b.env, o.prepare.From, b.self, signal.NumViewPrepareConf)
+	c.View, c.Attempt = o.prepare.View, o.prepare.Attempt
 }
 
 // onViewCommitReq takes who is in the cluster. At a start it comes before phase 4, without a prepare.
 func (b *Block) onViewCommitReq(r *signal.ViewReq) {
 	before, lost := b.view.President, b.lost(r)
-	b.over.prepared = false
+	if b.over.turning {
+		b.over.turned = r.View
+	}
+	b.over.prepared, b.over.turning, b.over.owed = false, false, false
 	if !lost.Empty() {
 		b.over.lost = r.View
 	}
@@ -121,6 +163,7 @@ func (b *Block) dropLost() {
 func (b *Block) onTakeoverRep(r *signal.TakeoverRep) {
 	b.over.ended = max(b.over.ended, r.View)
 	b.stepOver()
+	b.takeNext()
 }
 
 // ask makes a new president ask what everybody knows. It knows all tables itself: whoever still joins came after the
@@ -221,6 +264,7 @@ func (b *Block) resume() {
 func (b *Block) letGo() {
 	l := &b.lead
 	l.resuming = false
+	b.turn()
 	members := b.view.Set()
 	for n := members.Next(0); n != 0; n = members.Next(n) {
 		g := kernel.Send[signal.SchemaGoOrd](b.env, signal.MakeAddr(n, signal.BlockDictionary, 0), b.self, signal.NumSchemaGoOrd)

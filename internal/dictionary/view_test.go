@@ -52,6 +52,7 @@ type script struct {
 	out  strings.Builder
 	stop string // signal and node at which `until` ends
 	hit  bool
+	all  bool // the first round of view changes is printed too
 }
 
 func (s *script) cluster(nodes, spare int) {
@@ -136,6 +137,11 @@ func (s *script) saw(n *kerneltest.Node, h *signal.Head) {
 		for i, m := range q.Members() {
 			extra += []string{"", ","}[min(i, 1)] + strconv.Itoa(int(m.Node))
 		}
+	case signal.NumViewPrepareReq, signal.NumViewPrepareConf:
+		if !s.all || h.From.Block() != signal.BlockDictionary && h.To.Block() != signal.BlockDictionary {
+			return
+		}
+		extra = fmt.Sprintf(" view=%d", signal.As[signal.ViewConf](h).View)
 	case signal.NumTakeoverRep:
 		if h.To.Block() != signal.BlockDictionary {
 			return
@@ -237,11 +243,17 @@ func (s *script) do(words []string) {
 	case "join":
 		s.r.add(num(1))
 		s.r.views.Join(num(1), 0)
+	case "follow":
+		s.r.views.Promote(num(1), signal.MemberFollowing)
+	case "lead":
+		s.r.views.Promote(num(1), signal.MemberLeading)
 	case "promote": // to following, then leading
 		s.r.views.Promote(num(1), signal.MemberFollowing)
 		s.r.views.Promote(num(1), signal.MemberLeading)
 	case "phase":
 		s.r.phase(num(2), uint32(num(1)))
+	case "show-prepares":
+		s.all = true
 	case "tables":
 		s.tables()
 	default:

@@ -49,6 +49,8 @@ const (
 	MarkCreateUndone
 	// MarkDropFinished: a new president finished a drop that had begun.
 	MarkDropFinished
+	// MarkViewWaitsForTable: a change of a member's state waited until a table was made.
+	MarkViewWaitsForTable
 	// MarkDropHeld: a drop waited for the end of a takeover before rows were given up.
 	MarkDropHeld
 	// MarkRequestAgain: a request that a lost president had not begun went to the new one.
@@ -168,6 +170,7 @@ var markNames = [MarkMax]string{
 	MarkCreateFinished:      "create finished by a new president",
 	MarkCreateUndone:        "create undone by a new president",
 	MarkDropFinished:        "drop finished by a new president",
+	MarkViewWaitsForTable:   "view waits for a table",
 	MarkDropHeld:            "drop held by a takeover",
 	MarkRequestAgain:        "schema request sent to a new president",
 	MarkRequestKnown:        "schema request answered for a lost president",
