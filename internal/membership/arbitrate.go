@@ -241,7 +241,9 @@ func (b *Block) onArbitOrd(r *signal.ArbitStartConf) {
 		b.Stale++
 		return
 	}
-	a.view, a.turn = r.View, max(r.Turn, a.turn)
+	if !own { // the president has noted it already
+		a.view, a.turn = r.View, r.Turn
+	}
 	// The ticket's own turn is that of the order which announced it first, with the arbitrator; the one that makes it
 	// good has the next.
 	t := ticket{node: uint8(r.Node), view: r.View, turn: r.Turn, secret: r.Ticket}

@@ -8,10 +8,13 @@ package membership
 //	membership --GateOrd--> each tc and ldm
 //
 // Any signal counts as a sign of life; heartbeats see to it that there is one. A member is silent after lostAfter
-// intervals, less the time in which the own node did not run itself. A node distrusts itself earlier than others put it
-// out: after distrustAfter intervals without hearing enough members to be sure of living it draws no epoch, so that it commits
-// nothing while another part may be going on without it. The same holds after a stall, until enough members have
-// answered a Ping in the same view.
+// intervals, less the time in which the own node did not run itself.
+//
+// A node distrusts itself earlier than others put it out. Each heartbeat has a Ping that the receiver answers at once: so a
+// node knows when it has last been heard. It relies on a member to be there for distrustAfter intervals from the
+// sending of the newest Ping that the member has answered; while it cannot rely on enough of them to be sure of living it
+// draws no epoch, so that it commits nothing while another part may be going on without it. The same holds after a
+// stall, until enough members have answered a Ping that was sent afterwards, in the same view.
 //
 // Heartbeats carry whom the sender hears, so that a link that works one way only is no link for either side.
 //
@@ -32,6 +35,8 @@ const (
 	lostAfter = 4
 	// distrustAfter is the number of intervals after which a node does not rely on a silent member to be there.
 	distrustAfter = 3
+	// pings is how many of the newest Pings are remembered.
+	pings = 16
 )
 
 // beat is what a heartbeat says.
@@ -53,11 +58,11 @@ type detector struct {
 	at      int64  // when the last answer came, nanoseconds
 	halves  uint32 // ticks so far
 	silent  signal.NodeSet
-	quiet   signal.NodeSet                 // beyond distrustAfter
 	credit  [signal.MaxDataNode + 1]uint32 // own stalls since it was heard
 	missed  [signal.MaxDataNode + 1]uint8  // intervals that were reported
 	ping    uint32                         // newest question; grows for ever
-	stalled bool                           // … which is not answered by enough
+	pingAt  [pings]int64                   // by number modulo pings: when it was sent, nanoseconds
+	stalled uint32                         // after a stall: the Ping that is not answered by enough; 0 = none
 	shut    bool                           // gates
 	since   uint32                         // tick at which they were shut or opened
 	told    bool                           // that they are shut
@@ -65,7 +70,7 @@ type detector struct {
 
 // forget makes everybody heard again, for another view.
 func (d *detector) forget() {
-	d.silent, d.quiet = signal.NodeSet{}, signal.NodeSet{}
+	d.silent = signal.NodeSet{}
 	d.credit, d.missed = [signal.MaxDataNode + 1]uint32{}, [signal.MaxDataNode + 1]uint8{}
 }
 
@@ -79,15 +84,28 @@ func (b *Block) onHearTick() {
 		kernel.Send[signal.HeardReq](b.env, b.at(signal.BlockRuntime), b.self, signal.NumHeardReq).Ref = d.ref
 	}
 	if d.halves%2 == 0 {
+		b.newPing()
 		b.beat()
 	}
-	if b.lead.state == leadYielding {
+	b.gates()
+	switch b.lead.state {
+	case leadYielding:
 		b.ask(0)
+	case leadChecking: // one that has just come may have been asked before it had the view
+		for n := b.lead.waiting.Next(0); n != 0; n = b.lead.waiting.Next(n) {
+			b.askOne(n, b.lead.attempt)
+		}
 	}
 	b.tellDistrust()
 	b.leaveAgain()
 	b.elect()
 	b.act()
+}
+
+// newPing begins another question to all members: do they hear us?
+func (b *Block) newPing() {
+	b.hear.ping++
+	b.hear.pingAt[b.hear.ping%pings] = b.env.Now()
 }
 
 // rawHears is whom the own node hears, whether or not they hear it.
@@ -175,7 +193,7 @@ func (b *Block) onHeardConf(r *signal.HeardConf) {
 		return
 	}
 	interval := uint32(b.cfg.Heartbeat / millisecond)
-	silent, quiet := signal.NodeSet{}, signal.NodeSet{}
+	silent := signal.NodeSet{}
 	for _, m := range b.view.Members {
 		n := uint8(m.Node)
 		age := r.Age[n]
@@ -189,9 +207,6 @@ func (b *Block) onHeardConf(r *signal.HeardConf) {
 		}
 		age -= min(d.credit[n], age)
 		intervals := uint8(min(age/max(interval, 1), 100))
-		if intervals >= distrustAfter {
-			quiet.Add(n)
-		}
 		switch {
 		case intervals >= lostAfter:
 			silent.Add(n)
@@ -204,8 +219,7 @@ func (b *Block) onHeardConf(r *signal.HeardConf) {
 		d.missed[n] = intervals
 	}
 	changed := silent != d.silent
-	d.silent, d.quiet = silent, quiet
-	b.gates()
+	d.silent = silent
 	if changed {
 		b.heardChanged()
 	}
@@ -227,11 +241,20 @@ func (b *Block) heardChanged() {
 func (b *Block) trusted() signal.NodeSet {
 	s := signal.NodeSet{}
 	for _, m := range b.view.Members {
-		if n := uint8(m.Node); n == b.node || b.heard(n) && !b.hear.quiet.Has(n) {
+		if n := uint8(m.Node); n == b.node || b.heard(n) && b.env.Now()-b.heardBy(n) <= distrustAfter*b.cfg.Heartbeat {
 			s.Add(n)
 		}
 	}
 	return s
+}
+
+// heardBy is a time after which a member has heard the own node for sure.
+func (b *Block) heardBy(n uint8) int64 {
+	p := &b.peers[n]
+	if pong := p.beat.pong; pong != 0 && b.hear.ping-pong < pings {
+		return max(p.since, b.hear.pingAt[pong%pings])
+	}
+	return p.since
 }
 
 // gates shuts the gates for epochs when the own node cannot be sure that it lives, and opens them when it can.
@@ -240,7 +263,7 @@ func (b *Block) gates() {
 		return
 	}
 	set := b.trusted()
-	shut := b.hear.stalled || b.view.Weigh(&set) != view.Lives
+	shut := b.hear.stalled != 0 || b.view.Weigh(&set) != view.Lives
 	if shut == b.hear.shut {
 		return
 	}
@@ -274,7 +297,7 @@ func (b *Block) tellGates() {
 
 // openGates opens them for a node that is in no view any more.
 func (b *Block) openGates() {
-	b.hear.stalled, b.hear.told = false, false
+	b.hear.stalled, b.hear.told = 0, false
 	if b.hear.shut {
 		b.hear.shut = false
 		b.tellGates()
@@ -287,8 +310,8 @@ func (b *Block) onStallRep(*signal.StallRep) {
 		b.trust()
 		return
 	}
-	b.hear.ping++
-	b.hear.stalled = true
+	b.newPing()
+	b.hear.stalled = b.hear.ping
 	b.gates()
 	b.beat()
 	b.regain()
@@ -296,14 +319,14 @@ func (b *Block) onStallRep(*signal.StallRep) {
 
 // regain ends the time after a stall when enough members have answered in the same view.
 func (b *Block) regain() {
-	if !b.hear.stalled {
+	if b.hear.stalled == 0 {
 		return
 	}
 	set := signal.NodeSet{}
 	set.Add(b.node)
 	for _, m := range b.view.Members {
 		n := uint8(m.Node)
-		if p := &b.peers[n].beat; n != b.node && b.heard(n) && p.heard && p.pong == b.hear.ping && p.view == b.view.Number {
+		if p := &b.peers[n].beat; n != b.node && b.heard(n) && p.heard && p.pong >= b.hear.stalled && p.view == b.view.Number {
 			set.Add(n)
 		}
 	}
@@ -311,7 +334,7 @@ func (b *Block) regain() {
 		return
 	}
 	b.env.Mark(kernel.MarkStallOver)
-	b.hear.stalled = false
+	b.hear.stalled = 0
 	b.trust()
 	b.gates()
 }

@@ -48,7 +48,7 @@ func (b *Block) settled() bool {
 // planned is who is in the next view if nobody is lost, and whether that differs from who is.
 func (b *Block) planned() (members []signal.Member, change bool) {
 	members = append(members, b.view.Members...)
-	if !b.settled() || b.leave.stage == leaveGoing {
+	if !b.settled() || b.resigned(b.node) {
 		return members, false
 	}
 	for i := range members {
@@ -63,7 +63,7 @@ func (b *Block) planned() (members []signal.Member, change bool) {
 		}
 	}
 	for n := b.configured.Next(0); n != 0; n = b.configured.Next(n) {
-		if !b.admissible(n) || newIn(members, b.peers[n].group) || b.recoversIn(b.peers[n].group) || b.leavesIn(b.peers[n].group) {
+		if !b.admissible(n) || !b.linkedWith(n, members) || newIn(members, b.peers[n].group) || b.recoversIn(b.peers[n].group) || b.leavesIn(b.peers[n].group) {
 			continue
 		}
 		p := &b.peers[n]
@@ -117,6 +117,16 @@ func (b *Block) admissible(n uint8) bool {
 	for _, m := range b.view.Members {
 		o := uint8(m.Node)
 		if !p.links.Has(o) || o != b.node && !b.peers[o].beat.hears.Has(n) {
+			return false
+		}
+	}
+	return true
+}
+
+// linkedWith tells whether a newcomer has links to those of a list that are newcomers too.
+func (b *Block) linkedWith(n uint8, members []signal.Member) bool {
+	for _, m := range members {
+		if o := uint8(m.Node); !b.view.Has(o) && !(b.peers[n].links.Has(o) && b.peers[o].links.Has(n)) {
 			return false
 		}
 	}

@@ -88,8 +88,8 @@ type Config struct {
 	DrainTimeout int64
 	// Heartbeat is the time between two heartbeats (HeartbeatIntervalDbDb); 0 = heartbeatDefault.
 	Heartbeat int64
-	// CheckTimeout is how long a member that is still heard may take to answer a check (ConnectCheckIntervalDelay);
-	// 0 = as long as it is heard.
+	// CheckTimeout is how long a member that is still heard may take to answer a check (ConnectCheckIntervalDelay), at
+	// least lostAfter heartbeats; 0 = as long as it is heard.
 	CheckTimeout int64
 	// Arbitration is one of the Arbitration constants, ArbitrationTimeout how long the arbitrator may take;
 	// 0 = arbitrationDefault.

@@ -140,6 +140,7 @@ func (b *Block) serve() {
 		b.taken = 1
 		b.join.begin(1)
 	}
+	b.newPing()
 	b.beat()
 	b.elect()
 	b.act()

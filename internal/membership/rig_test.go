@@ -22,9 +22,19 @@ type rig struct {
 	n   [256]*node
 	cfg Config
 
+	apart   [256]signal.NodeSet  // by node: those that it cannot reach, whether or not a link is open
 	blocked [256]signal.NodeSet  // by node: ids that it does not link with until they are freed
 	views   map[[3]uint32]string // run and number → members, as anybody has committed it
+	newest  []seenView           // views in the order in which they were committed first
 	log     []line
+}
+
+// seenView is a view that somebody has committed.
+type seenView struct {
+	run     [2]uint32
+	number  uint32
+	at      int64
+	members signal.NodeSet
 }
 
 // line is something that a script shows.
@@ -59,13 +69,14 @@ type node struct {
 	dict      [2]uint32 // members and president that the dictionary knows
 
 	seen        []uint32       // numbers of the views that its distribution committed
+	run         [2]uint32      // of the cluster, as of the newest of them
 	members     signal.NodeSet // of the newest
 	told        uint32         // newest view that its blocks were told to prepare
 	takeover    uint32         // newest TakeoverRep that its distribution heard
 	shut        bool           // gate of its first coordinator
 	stall       uint32         // milliseconds that its next HeardConf tells
 	trusts      int            // TrustOrds
-	frozen      bool           // its runtime does not run
+	frozen      int64          // since when its process has stood still; 0 = it runs
 	single      uint32         // newest SingleOrd that its manager heard
 	holdPrepare bool           // coordinators keep ViewPrepareConf back
 	holdCommit  bool           // … ViewCommitConf
@@ -79,6 +90,9 @@ func newRig(t *testing.T, seed uint64, ids ...uint8) *rig {
 	}
 	r.views = map[[3]uint32]string{}
 	r.net.Seen = func(n *kerneltest.Node, h *signal.Head) {
+		if dbg != nil {
+			dbg(r, n, h)
+		}
 		if h.Num == signal.NumLinkDownRep && n.Kind == signal.PeerData && h.From.Node() == n.ID && h.From.Block() == signal.BlockRuntime {
 			r.blocked[n.ID].Add(uint8(signal.As[signal.LinkRep](h).Node))
 		}
@@ -157,6 +171,10 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 		case signal.NumLinkCloseOrd:
 			r.net.Close(n.ID, uint8(signal.As[signal.LinkCloseOrd](h).Node))
 		case signal.NumHeardReq:
+			if r.net.Pending(n.ID) { // it answers when it has taken in what has arrived
+				n.Env.Forward(h)
+				return
+			}
 			c := conf[signal.HeardConf](n, h, signal.NumHeardConf)
 			c.Ref, c.Stall = signal.As[signal.HeardReq](h).Ref, x.stall
 			x.stall = 0
@@ -300,11 +318,15 @@ func (r *rig) seeView(n *kerneltest.Node, x *node, v *signal.ViewReq) {
 	if was, ok := r.views[key]; ok && was != text {
 		r.t.Fatalf("view %d is%s for some and%s for node %d", v.View, was, text, n.ID)
 	}
+	if _, ok := r.views[key]; !ok {
+		r.newest = append(r.newest, seenView{run: [2]uint32{v.Run[0], v.Run[1]}, number: v.View, at: r.net.Now(), members: x.members})
+	}
 	r.views[key] = text
+	x.run = [2]uint32{v.Run[0], v.Run[1]}
 	r.say(n.ID, "view %d:%s", v.View, text)
 }
 
-// linkAll links every pair of living processes that has no link, in random order.
+// linkAll links every pair of living processes that has no link and can reach each other, in random order.
 func (r *rig) linkAll() {
 	var pairs [][2]uint8
 	for a := 1; a < 256; a++ {
@@ -318,6 +340,9 @@ func (r *rig) linkAll() {
 	for i := range pairs {
 		j := i + r.net.Rand(len(pairs)-i)
 		pairs[i], pairs[j] = pairs[j], pairs[i]
+		if r.net.Nodes[pairs[i][0]].Dead() || r.net.Nodes[pairs[i][1]].Dead() {
+			continue // it has ended meanwhile
+		}
 		r.net.Link(pairs[i][0], pairs[i][1])
 		for range r.net.Rand(12) { // let the link's first words travel, or not
 			r.net.Step(r.net.Now())
@@ -327,7 +352,7 @@ func (r *rig) linkAll() {
 
 // mayLink tells whether the runtimes of two nodes would link.
 func (r *rig) mayLink(a, b uint8) bool {
-	return !r.net.Linked(a, b) && !r.net.Linked(b, a) && r.net.Quiet(a, b) && !r.blocked[a].Has(b) && !r.blocked[b].Has(a)
+	return !r.net.Linked(a, b) && !r.net.Linked(b, a) && r.net.Quiet(a, b) && !r.apart[a].Has(b) && !r.blocked[a].Has(b) && !r.blocked[b].Has(a)
 }
 
 func (r *rig) started(ids ...uint8) func() bool {
@@ -385,7 +410,8 @@ func (r *rig) agree(ids ...uint8) bool {
 func (r *rig) states(ids ...uint8) (s string) {
 	for _, id := range ids {
 		b := r.n[id].b
-		s += fmt.Sprintf(" node %d: state %d, view %d, president %d, taken %d, leads %d;", id, b.state, b.view.Number, b.view.President, b.taken, b.lead.state)
+		s += fmt.Sprintf("\n  node %d: state %d, view %d %s, president %d, taken %d, leads %d, links %s, ticket %v, step %d", id, b.state, b.view.Number,
+			listOf(ptr(b.view.Set())), b.view.President, b.taken, b.lead.state, listOf(&b.links), b.arb.cur, b.arb.step)
 	}
 	return s
 }
@@ -413,6 +439,47 @@ func (x *node) saw(t event.Type) (n int) {
 		}
 	}
 	return n
+}
+
+// freeze stops a node's process for a while; its runtime says so when it runs again.
+func (r *rig) freeze(id uint8) {
+	r.net.Freeze(id, true)
+	r.n[id].frozen = r.net.Now()
+}
+
+func (r *rig) thaw(id uint8) {
+	x := r.n[id]
+	r.net.Freeze(id, false)
+	took := uint32((r.net.Now() - x.frozen) / ms)
+	x.stall, x.frozen = took, 0
+	if took < 100 {
+		return
+	}
+	s := signal.StallRep{Head: signal.Head{Len: uint16(unsafe.Sizeof(signal.StallRep{}) / 4), Num: signal.NumStallRep,
+		To: signal.MakeAddr(id, signal.BlockMembership, 0), From: signal.MakeAddr(id, signal.BlockRuntime, 0)}, Millis: took}
+	r.net.Tell(id, &s.Head)
+}
+
+// safe fails if two parts of the cluster live: a node that commits, though a view without it has been committed a moment
+// ago; or two that run in different clusters.
+func (r *rig) safe(ids ...uint8) {
+	r.t.Helper()
+	var run [2]uint32
+	for _, id := range ids {
+		x := r.n[id]
+		if x == nil || r.net.Nodes[id].Dead() || x.frozen != 0 || x.b.state != started && x.b.state != stopping || x.shut {
+			continue
+		}
+		if run != [2]uint32{} && run != x.run {
+			r.t.Fatalf("two clusters run")
+		}
+		run = x.run
+		for i := range r.newest {
+			if v := &r.newest[i]; v.run == x.run && v.number > x.seen[len(x.seen)-1] && !v.members.Has(id) && v.at < r.net.Now() {
+				r.t.Fatalf("node %d commits in view %d, though view %d without it holds for %d ms", id, x.seen[len(x.seen)-1], v.number, (r.net.Now()-v.at)/ms)
+			}
+		}
+	}
 }
 
 // send puts a signal to a node's membership in the name of a management server, as its manager passes it on.
@@ -452,3 +519,8 @@ func (r *rig) addMgmAt(id uint8, ids ...uint8) *[]*signal.Head {
 	}
 	return answers
 }
+
+func ptr[T any](x T) *T { return &x }
+
+// dbg is for whoever looks for a bug.
+var dbg func(r *rig, n *kerneltest.Node, h *signal.Head)

@@ -21,6 +21,7 @@ import (
 	"github.com/cohortdb/cohort/internal/invariant"
 	"github.com/cohortdb/cohort/internal/kernel"
 	"github.com/cohortdb/cohort/internal/signal"
+	"github.com/cohortdb/cohort/internal/view"
 )
 
 // peer is what is known of another data node.
@@ -42,6 +43,7 @@ type peer struct {
 	lags   bool   // the president wants it out of the view: it does not finish an epoch, or does not answer
 	beat   beat   // its newest heartbeat
 	ping   uint32 // newest Ping of it that was answered
+	since  int64  // when it became a member: it has heard the own node then
 }
 
 // poke makes a node that may need nobody else look whether it can start. It goes round by the job buffer, so that all
@@ -71,10 +73,8 @@ func (b *Block) onLinkUpRep(r *signal.LinkRep) {
 	if b.state <= waiting { // who else takes part depends on all links
 		b.tellPeers()
 	}
-	if b.active() {
-		b.prepareOn()
-		b.heardChanged()
-	}
+	b.prepareOn()
+	b.heardChanged()
 }
 
 // toManager passes a link's news on.
@@ -331,9 +331,19 @@ func (b *Block) enter(president uint8, attempt uint32, first signal.GCI, run [2]
 	b.view.Take(1, uint32(president), members)
 	b.attempt, b.run, b.join.running = attempt, run, 0
 	b.mem = follower{ask: b.mem.ask + 1}
+	b.sinceNow(&view.View{})
 	b.become(starting)
 	b.phaseDone(1)
 	b.tellCommit(first)
+}
+
+// sinceNow notes when those that were not in an old view became members.
+func (b *Block) sinceNow(old *view.View) {
+	for _, m := range b.view.Members {
+		if !old.Has(uint8(m.Node)) {
+			b.peers[m.Node].since = b.env.Now()
+		}
+	}
 }
 
 // entered answers the proposal when all own blocks have the first view.

@@ -105,7 +105,7 @@ func (l *leader) enter(s leadState, now int64) {
 
 // leads tells whether it is on the own node to lead.
 func (b *Block) leads() bool {
-	if b.goes(b.node) || b.agreedToLeave() {
+	if b.resigned(b.node) || b.agreedToLeave() {
 		return false
 	}
 	for _, m := range b.view.Members {
@@ -113,12 +113,15 @@ func (b *Block) leads() bool {
 		if n == b.node {
 			return true
 		}
-		if b.heard(n) && !b.goes(n) {
+		if b.heard(n) && !b.resigned(n) {
 			return false
 		}
 	}
 	return false
 }
+
+// resigned tells whether a member leads nothing any more: it is about to go, and can.
+func (b *Block) resigned(n uint8) bool { return b.goes(n) && b.serves(b.view.Set(), n) }
 
 // goes tells whether a member is about to go.
 func (b *Block) goes(n uint8) bool {
@@ -180,7 +183,7 @@ func (b *Block) needed() bool {
 	set := b.view.Set()
 	for _, m := range b.view.Members {
 		n := uint8(m.Node)
-		if b.goes(n) && b.serves(set, n) {
+		if b.resigned(n) {
 			return true
 		}
 		if n == b.node {
@@ -247,21 +250,26 @@ func (b *Block) ask(attempt uint32) {
 		if n == b.node || !b.links.Has(n) || b.peers[n].lost {
 			continue
 		}
-		r := kernel.Send[signal.ViewCheckReq](b.env, peerAt(n), b.self, signal.NumViewCheckReq)
-		r.View, r.Attempt = b.view.Number, attempt
-		if !b.hear.silent.Has(n) {
+		b.askOne(n, attempt)
+		if b.heard(n) {
 			l.waiting.Add(n)
 		}
 	}
 	b.checkOn()
 }
 
+func (b *Block) askOne(n uint8, attempt uint32) {
+	r := kernel.Send[signal.ViewCheckReq](b.env, peerAt(n), b.self, signal.NumViewCheckReq)
+	r.View, r.Attempt = b.view.Number, attempt
+}
+
 // checkOn goes on when everybody has answered who can.
 func (b *Block) checkOn() {
 	l := &b.lead
-	late := b.cfg.CheckTimeout > 0 && b.env.Now()-l.since > b.cfg.CheckTimeout
+	// Who is put out must have stopped relying on us before.
+	late := b.cfg.CheckTimeout > 0 && b.env.Now()-l.since > max(b.cfg.CheckTimeout, lostAfter*b.cfg.Heartbeat)
 	for n := l.waiting.Next(0); n != 0; n = l.waiting.Next(n) {
-		if late || !b.links.Has(n) || b.peers[n].lost || b.hear.silent.Has(n) {
+		if late || !b.heard(n) {
 			l.waiting.Remove(n)
 		}
 	}

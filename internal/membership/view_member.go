@@ -240,8 +240,8 @@ func (b *Block) prepareOn() {
 	if m.next.Has(b.node) { // who is to leave has only to agree
 		others := m.next.Set()
 		others.Remove(b.node)
-		if !m.cutting.Empty() || !b.links.Covers(&others) {
-			return
+		if !m.cutting.Empty() || !m.adopt && !b.links.Covers(&others) {
+			return // what is committed holds even if somebody has been lost since
 		}
 		if !m.told {
 			m.told = true
@@ -377,7 +377,9 @@ func (b *Block) commitNext() {
 	b.announce(&old)
 	b.tellState()
 	b.beat()
-	if b.state == starting { // somebody was lost when all was ready: others may serve clients already
+	switch {
+	case b.state == starting, // somebody was lost when all was ready: others may serve clients already
+		b.state == joining && b.isPresident() && b.view.Serving(b.node): // nobody is left who could tell it to
 		b.serve()
 	}
 	b.leaveOn()
@@ -408,6 +410,7 @@ func (b *Block) forgetLost(old *view.View) {
 			p.lost, p.going, p.lags, p.beat = false, false, false, beat{}
 		}
 	}
+	b.sinceNow(old)
 }
 
 // goOut ends a node that has agreed to be a member no more.

@@ -48,6 +48,7 @@ type Node struct {
 	Handle func(h *signal.Head)
 	net    *Net
 	dead   bool
+	frozen bool
 }
 
 // link carries signals one way.
@@ -160,6 +161,24 @@ func (t *Net) Hold(from, to uint8) { t.link(from, to).held = true }
 // Release lets it travel again.
 func (t *Net) Release(from, to uint8) { t.link(from, to).held = false }
 
+// Freeze stops a process, or lets it run again; what comes for it meanwhile waits.
+func (t *Net) Freeze(id uint8, on bool) { t.Nodes[id].frozen = on }
+
+// Tell gives a node a signal at once, before anything that waits for it.
+func (t *Net) Tell(id uint8, h *signal.Head) {
+	t.deliver(t.Nodes[id], unsafe.Slice((*byte)(unsafe.Pointer(h)), h.Bytes()))
+}
+
+// Pending tells whether something has arrived for a node that it has not yet executed.
+func (t *Net) Pending(id uint8) bool {
+	for _, l := range t.links {
+		if l.to == id && (len(l.queue) > 0 && !l.held && !l.stalled || len(l.word) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
 // Quiet tells whether nothing is under way between two nodes.
 func (t *Net) Quiet(a, b uint8) bool {
 	l, m := t.link(a, b), t.link(b, a)
@@ -181,6 +200,29 @@ func (t *Net) Kill(id uint8) {
 			t.Cut(id, o)
 		}
 	}
+}
+
+// Crash ends a process with its machine: of what it has sent to each other node, only a beginning arrives.
+func (t *Net) Crash(id uint8) {
+	for _, l := range t.links {
+		if l.from != id || len(l.queue) == 0 {
+			continue
+		}
+		var ends []int
+		for o := 0; o < len(l.queue); {
+			ends = append(ends, o)
+			o += int((*signal.Head)(unsafe.Pointer(&l.queue[o])).Bytes())
+		}
+		keep := ends[t.Rand(len(ends))]
+		// the runtime's own words about the link are no part of what was sent
+		for _, o := range ends {
+			if h := (*signal.Head)(unsafe.Pointer(&l.queue[o])); o >= keep && h.From.Node() == l.to {
+				keep = o + int(h.Bytes())
+			}
+		}
+		l.queue = l.queue[:keep]
+	}
+	t.Kill(id)
 }
 
 // Dead tells whether the process has ended.
@@ -235,7 +277,7 @@ func (t *Net) Step(until int64) bool {
 	for _, id := range t.ids {
 		n := t.Nodes[id]
 		t.drain(n) // what a test sent in a node's name
-		if !n.dead && n.Env.Jobs() {
+		if !n.dead && !n.frozen && n.Env.Jobs() {
 			can = append(can, choice{n: n})
 		}
 	}
@@ -245,7 +287,7 @@ func (t *Net) Step(until int64) bool {
 				l.queue, l.word = nil, nil
 				continue
 			}
-			if !l.held || len(l.word) > 0 {
+			if (!l.held || len(l.word) > 0) && !n.frozen {
 				can = append(can, choice{l: l})
 			}
 		}
@@ -296,7 +338,7 @@ func (t *Net) Step(until int64) bool {
 func (t *Net) passTime(until int64) bool {
 	next, any := until, false
 	for _, id := range t.ids {
-		if n := t.Nodes[id]; !n.dead {
+		if n := t.Nodes[id]; !n.dead && !n.frozen {
 			if due, ok := n.Env.NextTimer(); ok && due <= next {
 				next, any = due, true
 			}
@@ -308,7 +350,7 @@ func (t *Net) passTime(until int64) bool {
 	}
 	t.now = max(t.now, next)
 	for _, id := range t.ids {
-		if n := t.Nodes[id]; !n.dead {
+		if n := t.Nodes[id]; !n.dead && !n.frozen {
 			n.Env.SetNow(t.now)
 			n.Env.FireTimers()
 		}
