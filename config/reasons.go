@@ -9,7 +9,6 @@ const (
 	becauseIndexStat   = "there are no index statistics yet"
 	becauseTriggers    = "there are no triggers"
 	becauseEvents      = "there are no event streams yet"
-	becauseNoClients   = "a client is lost when its links close; there are no heartbeats between data nodes and clients"
 	becauseAllNodes    = "until recovery exists every start is an initial one, which waits for all data nodes"
 	becauseAngel       = "no process starts a failed data node again"
 	becauseWatchdog    = "there is no watchdog yet"

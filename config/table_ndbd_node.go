@@ -29,7 +29,7 @@ var nodeParameters = []Parameter{
 	{Name: "ExtraSendBufferMemory", Kind: KindInt64, Default: "0", Min: "0", Max: "32G", Unit: Bytes, Needs: NeedNodeRestart,
 		Effect: NoEffect, Because: becauseSendBuffers},
 	{Name: "HeartbeatIntervalDbApi", Kind: KindInt, Default: "1500", Min: "100", Max: "4294967039", Unit: Milliseconds, Needs: NeedNodeRestart,
-		Effect: NoEffect, Because: becauseNoClients},
+		Does: "a client or management server whose machine answers nothing for four times as long is lost; a program that hangs is not"},
 	{Name: "HeartbeatIntervalDbDb", Kind: KindInt, Default: "250", Min: "10", Max: "4294967039", Unit: Milliseconds, Needs: NeedNodeRestart,
 		Does: "time between two heartbeats of a data node to each other one; a node that was not heard for four of them is lost. NDB's default is 5000; this one finds a node that hangs within about a second"},
 	{Name: "HeartbeatOrder", Kind: KindInt, Default: "0", Min: "0", Max: "65535", Needs: NeedNodeRestart,

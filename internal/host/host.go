@@ -45,6 +45,9 @@ type Peer struct {
 	// SendKernel and ReceiveKernel are sizes for the system's socket buffers; 0 leaves them to the system, which on the
 	// loopback address was as fast as any fixed size. MaxSegment is the largest TCP segment; 0 leaves it to the system.
 	SendKernel, ReceiveKernel, MaxSegment int
+	// Silence is how long the peer's machine may leave the system's questions unanswered before its link is lost, in
+	// milliseconds; 0: as long as the system likes. Membership looks after data nodes itself.
+	Silence int
 }
 
 // Config is what a host runs.

@@ -259,7 +259,7 @@ func (l *loop) event(e *ready) {
 	}
 	switch {
 	case s.kind == signal.PeerAPI && e.Events&(broken|hungup) != 0: // what it has sent and we have not read matters to nobody
-		l.lose(s, DownByPeer, "closed by the peer")
+		l.lose(s, DownByPeer, whyBroken(s.fd))
 	case l.left > 0:
 		l.read(s)
 	default:

@@ -115,6 +115,14 @@ func hungUp(fd int) bool {
 	return e == 0 && n == 0 || e != 0 && e != syscall.EAGAIN && e != syscall.EINTR
 }
 
+// whyBroken says why a socket is broken.
+func whyBroken(fd int) string {
+	if e, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ERROR); err == nil && e != 0 {
+		return syscall.Errno(e).Error()
+	}
+	return "closed by the peer"
+}
+
 // unread is how many bytes a socket has for us.
 func unread(fd int) int {
 	var n int32
@@ -173,10 +181,25 @@ func takeSocket(c net.Conn, p *Peer) (int, error) {
 	_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 	bufferSize(fd, syscall.SO_SNDBUF, p.SendKernel)
 	bufferSize(fd, syscall.SO_RCVBUF, p.ReceiveKernel)
+	if p.Silence > 0 {
+		watchSilence(fd, p.Silence)
+	}
 	if p.MaxSegment > 0 {
 		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, p.MaxSegment)
 	}
 	return fd, nil
+}
+
+// watchSilence makes the system find out when the machine at the other end is gone: by questions while nothing is under
+// way, and by what stays unconfirmed.
+func watchSilence(fd, msec int) {
+	const questions, userTimeout = 3, 18 // TCP_USER_TIMEOUT
+	seconds := max(1, msec/1000/(questions+1))
+	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1)
+	_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, seconds)
+	_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, seconds)
+	_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, questions)
+	_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, userTimeout, msec)
 }
 
 // bufferSize asks for a kernel buffer. Beyond the system's limit only a privileged process gets it; the rest get what

@@ -37,6 +37,7 @@ func (p *poller) wait(int) []ready         { return nil }
 func (p *poller) wake()                    {}
 func (p *poller) woken()                   {}
 func hungUp(int) bool                      { return false }
+func whyBroken(int) string                 { return "" }
 func unread(int) int                       { return 0 }
 func closeSocket(int)                      {}
 func finish(int)                           {}

@@ -28,10 +28,11 @@ func (p *process) peers() (all [256]host.Peer) {
 		l := p.mgm.conf.Link(p.mgm.id, n.ID)
 		soft := int(min(l.Int("SendBufferMemory"), sendMax/2))
 		o := host.Peer{SendSoft: soft, SendHard: min(soft+clientExtra, sendMax), ReadBytes: int(l.Int("ReceiveBufferMemory")), SendKernel: int(l.Int("TCP_SND_BUF_SIZE")),
-			ReceiveKernel: int(l.Int("TCP_RCV_BUF_SIZE")), MaxSegment: int(l.Int("TCP_MAXSEG_SIZE"))}
+			ReceiveKernel: int(l.Int("TCP_RCV_BUF_SIZE")), MaxSegment: int(l.Int("TCP_MAXSEG_SIZE")),
+			Silence: int(min(4*p.conf.Int("HeartbeatIntervalDbApi"), 1<<31-1))}
 		switch n.Type {
 		case config.DataNode:
-			o.Kind, o.SendHard = signal.PeerData, min(soft+dataExtra, sendMax)
+			o.Kind, o.SendHard, o.Silence = signal.PeerData, min(soft+dataExtra, sendMax), 0
 			if n.ID < p.mgm.id {
 				o.Dial = func(ctx context.Context) (net.Conn, error) { return p.mgm.dialData(ctx, n.ID) }
 			}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cohortdb/cohort/internal/e2e"
 	"github.com/cohortdb/cohort/ndb"
 )
 
@@ -69,7 +70,13 @@ func (c *Cluster) NewBank(clients int) *Bank {
 			c.t.Fatal(e)
 		}
 	}
-	b.conn, err = ndb.Connect(b.ctx, c.ConnectString(), ndb.Options{Name: "bank", WaitAll: true, Logf: c.t.Logf})
+	for deadline := time.Now().Add(e2e.Patience); ; { // the slot's last holder may just have gone
+		b.conn, err = ndb.Connect(b.ctx, c.ConnectString(), ndb.Options{Name: "bank", WaitAll: true, Logf: c.t.Logf})
+		if err == nil || time.Now().After(deadline) {
+			break
+		}
+		<-time.After(100 * time.Millisecond)
+	}
 	must(err)
 	c.t.Cleanup(func() { b.conn.Close() })
 	table := func(name, value string, kind ndb.Type) *ndb.Table {

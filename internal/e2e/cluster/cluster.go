@@ -30,6 +30,7 @@ type Options struct {
 	DataNodes, Replicas int      // 0: two
 	Servers             int      // management servers; 0: one
 	Clients             int      // slots for clients; 0: eight
+	Hosts               int      // hosts for clients, with the first slots' ids
 	Network             Kind     //
 	Settings            []string // further lines of [ndbd default]
 	// Disk is the size of a file system of its own for each data node's directory, in bytes; 0: none.
@@ -93,7 +94,11 @@ func Prepare(t testing.TB, o Options) *Cluster {
 	for i := range o.Servers {
 		c.servers = append(c.servers, firstServer+i)
 	}
-	c.net = newNetwork(t, o.Network, slices.Concat(c.data, c.servers))
+	hosts := slices.Concat(c.data, c.servers)
+	for i := range o.Hosts {
+		hosts = append(hosts, firstClient+i)
+	}
+	c.net = newNetwork(t, o.Network, hosts)
 	var mounted []string
 	t.Cleanup(func() {
 		for _, dir := range mounted {
@@ -238,6 +243,14 @@ func (c *Cluster) Cut(some, others []int, on bool) {
 			c.Block(a, b, on)
 			c.Block(b, a, on)
 		}
+	}
+}
+
+// Unplug cuts a node from everybody, clients too, or joins it again.
+func (c *Cluster) Unplug(node int, on bool) {
+	c.t.Helper()
+	if err := c.net.unplug(node, on); err != nil {
+		c.t.Fatal(err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -117,6 +118,53 @@ func TestOfTwoNodesCutFromEachOtherOneGoesOn(t *testing.T) {
 		c.AwaitArbitrator()
 		b.Goes(100)
 	}
+	b.Goes(100)
+	b.Close()
+}
+
+// A host that is off the network altogether: its node cannot ask a management server either, and does not give up.
+func TestANodeWithoutANetworkComesBackByItself(t *testing.T) {
+	for _, kind := range []Kind{Any, Proxies} {
+		c := Start(t, Options{Network: kind, Settings: []string{"ArbitrationTimeout=1000"}})
+		b := c.NewBank(8)
+		b.Goes(100)
+		b.Gap()
+		before := c.starts(1)
+		over := c.Upset("node 1 was unplugged")
+		c.Unplug(1, true)
+		c.AwaitOut(1)
+		b.Goes(100)
+		t.Logf("unplugged: longest gap %v", b.Gap())
+		e2e.Eventually(t, "node 1 starts anew", func() bool { return strings.Contains(c.Run(1).tail(1<<20), "starts anew: ") })
+		c.Unplug(1, false)
+		c.awaitRestart(1, before)
+		over()
+		b.Goes(100)
+		b.Close()
+	}
+}
+
+// A client whose machine is gone is lost although its links never close, and with it its locks and its node id.
+func TestAClientWithoutANetworkIsLost(t *testing.T) {
+	c := Start(t, Options{Hosts: 1, Clients: 1, Settings: []string{"HeartbeatIntervalDbApi=500"}})
+	if _, ok := c.net.(*namespaces); !ok {
+		t.Log("NOT TESTED: behind a proxy the system sees another machine than the client's")
+		return
+	}
+	p := launch(t, firstClient, filepath.Join(c.dir, "client.log"), c.net.command(firstClient), "flexAsynch", "--ndb-connectstring="+c.ConnectString(), "-temp", "-l", "0", "-t", "1", "-p", "8", "-o", "10", "-a", "2")
+	t.Cleanup(func() { p.signal(t, syscall.SIGKILL); <-p.done })
+	word := func(text string) func() bool {
+		return func() bool {
+			if p.Ended() {
+				t.Fatalf("the client ended: %v\n%s", p.State(), p.tail(2000))
+			}
+			return strings.Contains(c.Run(1).tail(1<<20), text) && strings.Contains(c.Run(2).tail(1<<20), text)
+		}
+	}
+	e2e.Eventually(t, "rounds of the client", func() bool { return strings.Contains(p.tail(1<<20), "insert") })
+	c.Unplug(firstClient, true)
+	e2e.Eventually(t, "the end of the client's links", word("link to node 60 closed: connection timed out"))
+	b := c.NewBank(1) // with the node id that was the client's
 	b.Goes(100)
 	b.Close()
 }

@@ -29,6 +29,7 @@ type namespaces struct {
 	names  map[int]string // of namespaces, by node
 	ip     map[int]string
 	mac    map[int]string
+	device map[int]string // the bridge's end of the node's cable
 }
 
 func (s *namespaces) String() string          { return "network namespaces" }
@@ -69,7 +70,7 @@ func newNamespaces(t testing.TB, nodes []int) (*namespaces, error) {
 	defer namespaceCount.Unlock()
 	namespaceCount.n++
 	id := fmt.Sprintf("%d-%d", os.Getpid(), namespaceCount.n)
-	s := &namespaces{bridge: prefix[:2] + id, names: map[int]string{}, ip: map[int]string{}, mac: map[int]string{}}
+	s := &namespaces{bridge: prefix[:2] + id, names: map[int]string{}, ip: map[int]string{}, mac: map[int]string{}, device: map[int]string{}}
 	if len(s.bridge) > 15 {
 		return nil, fmt.Errorf("%s is too long a name for a device", s.bridge)
 	}
@@ -83,6 +84,7 @@ func newNamespaces(t testing.TB, nodes []int) (*namespaces, error) {
 	}
 	for i, n := range nodes {
 		name, device := prefix+id+"-"+strconv.Itoa(n), fmt.Sprintf("%s%dv%d", prefix[:2], os.Getpid()%100000, namespaceCount.n*256+n)
+		s.device[n] = device
 		s.names[n], s.ip[n], s.mac[n] = name, fmt.Sprintf("%s.%d", subnet, 10+i), fmt.Sprintf("02:00:00:00:01:%02x", i)
 		if err := all("netns add "+name, "link add "+device+" type veth peer name eth0 netns "+name,
 			"link set "+device+" master "+s.bridge+" up", "-n "+name+" link set eth0 address "+s.mac[n],
@@ -109,6 +111,14 @@ func (s *namespaces) block(from, to int, on bool) error {
 		at = nowhere
 	}
 	return all("-n " + s.names[from] + " neigh replace " + s.ip[to] + " lladdr " + at + " nud permanent dev eth0")
+}
+
+func (s *namespaces) unplug(node int, on bool) error {
+	state := "up"
+	if on {
+		state = "down"
+	}
+	return all("link set " + s.device[node] + " " + state)
 }
 
 // delay holds back whatever the node sends, if the kernel can.

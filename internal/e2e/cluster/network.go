@@ -31,11 +31,13 @@ type network interface {
 	command(node int) []string
 	// block cuts what one node sends to another, or lets it through again.
 	block(from, to int, on bool) error
+	// unplug cuts a node from everybody, clients too, or joins it again.
+	unplug(node int, on bool) error
 	// delay keeps what one node sends to another for a while.
 	delay(from, to int, d time.Duration) error
 }
 
-// newNetwork makes hosts for nodes; listening says on which port a management server listens, 0 for data nodes.
+// newNetwork makes hosts for nodes.
 func newNetwork(t testing.TB, kind Kind, nodes []int) network {
 	t.Helper()
 	var n network

@@ -22,6 +22,7 @@ type proxies struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed when ways change
 	ways    map[[2]int]way
+	alone   map[int]bool // nodes that are unplugged
 	open    map[net.Conn]bool
 	closed  bool
 }
@@ -43,7 +44,7 @@ func newProxies(t testing.TB, nodes []int) *proxies {
 	namespaceCount.Lock()
 	defer namespaceCount.Unlock()
 	namespaceCount.n++
-	p := &proxies{ports: map[int]int{}, nodes: nodes, changed: make(chan struct{}), ways: map[[2]int]way{}, open: map[net.Conn]bool{}}
+	p := &proxies{ports: map[int]int{}, nodes: nodes, changed: make(chan struct{}), ways: map[[2]int]way{}, alone: map[int]bool{}, open: map[net.Conn]bool{}}
 	var wait sync.WaitGroup
 	var listeners []net.Listener
 	t.Cleanup(func() {
@@ -92,6 +93,11 @@ func (p *proxies) block(from, to int, on bool) error {
 	return nil
 }
 
+func (p *proxies) unplug(node int, on bool) error {
+	p.change(0, 0, func(*way) { p.alone[node] = on })
+	return nil
+}
+
 func (p *proxies) delay(from, to int, d time.Duration) error {
 	p.change(from, to, func(w *way) { w.delay = d })
 	return nil
@@ -112,6 +118,7 @@ func (p *proxies) pass(from, to int, came time.Time) bool {
 	for {
 		p.mu.Lock()
 		w, changed, closed := p.ways[[2]int{from, to}], p.changed, p.closed
+		w.blocked = w.blocked || p.alone[from] || p.alone[to]
 		p.mu.Unlock()
 		left := w.delay - time.Since(came)
 		switch {

@@ -133,6 +133,16 @@ func (s *soak) fail() {
 				s.AwaitArbitrator()
 			}
 		})
+	case k < 92:
+		do("unplugged", func() {
+			s.Unplug(victim, true)
+			s.AwaitOut(victim)
+			mend = func() {
+				s.Unplug(victim, false)
+				s.awaitRestart(victim, before)
+				s.AwaitArbitrator()
+			}
+		})
 	default:
 		others := slices.DeleteFunc(slices.Clone(s.data), func(n int) bool { return n == victim })
 		do("cut off", func() {

@@ -98,8 +98,8 @@ func (s *Server) open(ctx context.Context, conn net.Conn) {
 		return
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		// A holder of a node id whose machine is gone is noticed within half a minute.
-		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3})
+		// A holder of a node id whose machine is gone is noticed within seconds, so that it can come back elsewhere.
+		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3})
 	}
 	go func() {
 		defer s.busy.Done()
