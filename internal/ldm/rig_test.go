@@ -45,6 +45,7 @@ type world struct {
 	def    []byte
 	homes  [][]signal.Addr
 	view   view.View // newest committed
+	joined uint32    // nodes that have come since the start
 	gci    signal.GCI
 
 	operations int
@@ -337,7 +338,8 @@ func (w *world) with(v *view.View, node uint8, state uint32) view.View {
 			return next
 		}
 	}
-	ms = append(ms, signal.Member{Node: uint32(node), DynamicID: ms[len(ms)-1].DynamicID + 1, Group: w.groupOf(node), LDMs: 1, TCs: 1, State: state})
+	w.joined++
+	ms = append(ms, signal.Member{Node: uint32(node), DynamicID: 100 + w.joined, Group: w.groupOf(node), LDMs: 1, TCs: 1, State: state})
 	var next view.View
 	next.Take(v.Number+1, uint32(v.President), ms)
 	return next
