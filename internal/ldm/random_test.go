@@ -493,6 +493,7 @@ func (r *randomWorld) machine(must bool) (did bool) {
 		}
 	case r.phase == 2 && all:
 		r.taken, r.phase = r.next.Number, 0
+		r.takeoverOver(&r.next)
 		did = true
 	}
 	if r.phase == 2 && r.view.Number != r.next.Number { // clients learn of it when all have it

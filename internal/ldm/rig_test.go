@@ -132,6 +132,15 @@ func (w *world) tellView(n uint8, num uint16, v *view.View, attempt uint32) {
 	copy(r.Members(), v.Members)
 }
 
+// takeoverOver tells all ldms that nothing of lost members is left anywhere.
+func (w *world) takeoverOver(v *view.View) {
+	for _, s := range w.alive() {
+		if v.Has(s.id) {
+			kernel.Send[signal.TakeoverRep](s.env, at(s.id, signal.BlockLDM), at(s.id, signal.BlockDistribution), signal.NumTakeoverRep).View = v.Number
+		}
+	}
+}
+
 func (w *world) createFragments(n uint8) {
 	for f, home := range w.homes {
 		for _, p := range home {

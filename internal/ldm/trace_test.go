@@ -385,6 +385,8 @@ func (s *script) do(f []string) {
 		if w.view.Copy(&s.next); f[0] == "view" && has("fragments") {
 			w.createFragments(node)
 		}
+	case "over":
+		w.takeoverOver(&w.view)
 	case "create":
 		w.createFragment(node, uint32(n("fragment", 0)))
 	case "copy":
