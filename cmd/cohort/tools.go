@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cohortdb/cohort/internal/bench/failover"
 	"github.com/cohortdb/cohort/internal/bench/flexasynch"
 	"github.com/cohortdb/cohort/internal/bench/matrix"
 	"github.com/cohortdb/cohort/internal/configtool"
@@ -64,7 +65,7 @@ func simulate(_ string, args []string, _ io.Reader, stdout, stderr io.Writer) in
 var benches = []tool{
 	{"matrix", "", "flexAsynch against clusters of several shapes, beside NDB's figures", matrix.Main},
 	{"restart", "", "how long restarts take", later("it comes with recovery")},
-	{"failover", "", "what clients notice of a lost node", later("it comes with takeover")},
+	{"failover", "", "what a client notices when data nodes die, hang, are cut off or are stopped", failover.Main},
 }
 
 // bench is cohort bench NAME.

@@ -74,6 +74,7 @@ var layers = map[string]place{
 	"internal/mgm/mgmtest":      {layer: 7},
 	"internal/bench/flexasynch": {layer: 7},
 	"internal/bench/matrix":     {layer: 7},
+	"internal/bench/failover":   {layer: 7},
 	"internal/tabletool":        {layer: 7},
 	"internal/configtool":       {layer: 7},
 	"internal/noded":            {layer: 7},
