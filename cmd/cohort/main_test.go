@@ -49,7 +49,8 @@ func TestBenchNamesItsBenchmarks(t *testing.T) {
 		{"bench nonsense", exitUsage, `there is no benchmark "nonsense"`},
 		{"bench matrix --list", 0, "batched "},
 		{"bench matrix --help", 0, "Usage: cohort bench matrix [options]"},
-		{"bench failover", 1, "cohort bench failover: not supported yet"},
+		{"bench failover --help", 0, "Usage: cohort bench failover [options]"},
+		{"bench restart", 1, "cohort bench restart: not supported yet"},
 	} {
 		status, out, err := call(append([]string{"cohort"}, strings.Fields(c.args)...)...)
 		if status != c.status || !strings.Contains(out+err, c.text) {

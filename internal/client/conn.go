@@ -6,8 +6,9 @@ package client
 //	manager --NodeStateRep--> conn                                              then, and on each change
 //	conn --TableInfoReq|TableCreateReq|TableDropReq|TableListReq--> dictionary --…Conf|TableRef--> conn
 //
-// A node that hangs closes no link. What the others say about it counts: a node that took transactions and is no member
-// of a newer view than its own is lost, whatever its links say (Node.Up is false), and the runtime closes them (TakeOut).
+// A node that hangs closes no link. What the others say about it counts: one that took transactions and is no member of
+// a newer view than its own gets nothing new any more, and is lost a moment later, whatever its links say (Node.Up is
+// false); the runtime closes them (TakeOut). The moment is for what it has still answered.
 
 import (
 	"unsafe"
@@ -55,15 +56,20 @@ type Conn struct {
 	said     [256]said // by node
 	known    []*known  // by table id
 	fetching int       // maps that are being asked for
+	leaving  int       // nodes that were put out and are not lost yet
 	out      []uint8   // nodes whose links the runtime is to close
 
 	// Malformed counts answers that contradict themselves, Stale those to what was over.
 	Malformed, Stale uint64
 }
 
+// outGrace is how long a node that was put out of the cluster may still say what it has to say, nanoseconds.
+const outGrace = 20_000_000
+
 // said is what a node has said of itself and the cluster since its links came up.
 type said struct {
 	started bool
+	outAt   int64          // not 0: it was put out of the cluster, and is lost then
 	view    uint32         // its committed view, 0 = none or not known
 	members signal.NodeSet // of that
 }
@@ -117,7 +123,7 @@ func (c *Conn) Deliver(h *signal.Head) {
 func (c *Conn) onLinkUp(r *signal.LinkRep) {
 	invariant.That(r.Node > 0 && r.Node < 256, "a data node has an id")
 	id := uint8(r.Node)
-	c.said[id] = said{}
+	c.forget(id)
 	c.change(id, func(n *Node) {
 		n.Up, n.Started, n.State, n.Group, n.DynamicID = true, false, signal.StateStarting, signal.NoRef, 0
 		n.LDMs, n.TCs, n.Software = r.LDMs, r.TCs, r.Software
@@ -131,7 +137,7 @@ func (c *Conn) onLinkDown(r *signal.LinkRep) { c.down(uint8(r.Node)) }
 
 // down: nothing will come from a node any more.
 func (c *Conn) down(id uint8) {
-	c.said[id] = said{}
+	c.forget(id)
 	if n := &c.view.nodes[id]; !n.Up && n.State == signal.StateNotStarted {
 		return
 	}
@@ -173,25 +179,46 @@ func (c *Conn) onNodeStateRep(r *signal.NodeStateRep) {
 		open = open && r.Single == uint32(c.env.Node())
 	}
 	before := c.newest()
-	c.said[id] = said{started: open, view: r.View, members: r.Members}
+	x := &c.said[id]
+	x.started, x.view, x.members = open, r.View, r.Members
 	c.change(id, func(n *Node) { n.State, n.Group, n.DynamicID = r.State, r.NodeGroup, r.DynamicID })
 	moved := before != 0 && c.newest() > before // the order of fragments' replicas may have changed
 	for i := range c.view.nodes {
 		x := uint8(i)
 		n := &c.view.nodes[i]
-		outside := n.Up && c.outside(x)
-		switch start := c.said[x].started && !outside; {
-		case !n.Up:
-		case outside && n.Started && c.said[x].started:
-			c.out = append(c.out, x)
-			c.down(x)
-		case start != n.Started:
+		if !n.Up {
+			continue
+		}
+		outside := c.outside(x)
+		if outside && n.Started && c.said[x].outAt == 0 {
+			c.said[x].outAt = c.env.Now() + outGrace
+			c.leaving++
+		}
+		if start := c.said[x].started && !outside; start != n.Started {
 			c.change(x, func(n *Node) { n.Started = start })
 			moved = moved || start
 		}
 	}
 	if moved {
 		c.refreshAll()
+	}
+}
+
+// forget drops what a node has said.
+func (c *Conn) forget(id uint8) {
+	if c.said[id].outAt != 0 {
+		c.leaving--
+	}
+	c.said[id] = said{}
+}
+
+// loseNodes loses the nodes that were put out of the cluster and have had their time.
+func (c *Conn) loseNodes() {
+	for i := range c.said {
+		if at := c.said[i].outAt; at != 0 && at <= c.env.Now() {
+			c.out = append(c.out, uint8(i))
+			c.down(uint8(i))
+		}
 	}
 }
 
@@ -439,6 +466,9 @@ func (c *Conn) onTableListConf(r *signal.TableListConf) {
 
 // Tick ends requests that were not answered in time, and asks for maps. The Env's Now has been set.
 func (c *Conn) Tick() {
+	if c.leaving > 0 {
+		c.loseNodes()
+	}
 	c.fetchMaps()
 	for i := range c.requests {
 		q := &c.requests[i]

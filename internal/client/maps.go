@@ -65,12 +65,21 @@ func (c *Conn) at(id uint16) *known {
 
 // Due is when Tick has something to do beyond what it is called for every 100 ms; false: nothing.
 func (c *Conn) Due() (at int64, ok bool) {
-	for _, k := range c.known {
-		if k != nil && k.want && !k.asked && (!ok || k.due < at) {
-			at, ok = k.due, true
+	if c.fetching < maxFetching && len(c.view.near) > 0 {
+		for _, k := range c.known {
+			if k != nil && k.want && !k.asked && (!ok || k.due < at) {
+				at, ok = k.due, true
+			}
 		}
 	}
-	return at, ok && c.fetching < maxFetching && len(c.view.near) > 0
+	if c.leaving > 0 {
+		for i := range c.said {
+			if out := c.said[i].outAt; out != 0 && (!ok || out < at) {
+				at, ok = out, true
+			}
+		}
+	}
+	return at, ok
 }
 
 // fetchMaps asks for the maps that are wanted.

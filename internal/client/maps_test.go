@@ -338,13 +338,27 @@ func TestANodeThatIsPutOut(t *testing.T) {
 		view(n, 4, 1, 2, 3)
 	}
 	code := 0
-	g.c.ListTables(1000, func(_ []TableEntry, e *ndberror.Error) { code = e.Code })
+	g.c.ListTables(1<<60, func(_ []TableEntry, e *ndberror.Error) { code = e.Code })
 	asked := g.one(signal.NumTableListReq).To.Node()
 	hears := asked%3 + 1
 	if len(g.c.View().Serving()) != 3 || len(take()) != 0 {
 		t.Fatal(g.c.View().Serving())
 	}
 	view(hears, 5, hears, hears%3+1)
+	if n := g.c.View().Node(asked); !n.Up || n.Started || code != 0 || len(take()) != 0 {
+		t.Errorf("%+v, %d", n, code)
+	}
+	at, ok := g.c.Due()
+	if !ok || at != outGrace {
+		t.Error(at, ok)
+	}
+	g.env.SetNow(at - 1)
+	g.c.Tick()
+	if n := g.c.View().Node(asked); !n.Up {
+		t.Errorf("%+v", n)
+	}
+	g.env.SetNow(at)
+	g.c.Tick()
 	if n := g.c.View().Node(asked); n.Up || n.Started || n.DynamicID != uint32(asked) || code != ndberror.NodeFailed {
 		t.Errorf("%+v, %d", n, code)
 	}
@@ -368,6 +382,16 @@ func TestANodeThatIsPutOut(t *testing.T) {
 	}
 	if view(hears, 7, 1, 2, 3); len(g.c.View().Serving()) != 3 || len(take()) != 0 {
 		t.Error(g.c.View().Serving())
+	}
+	// One that stops in order is out of the view a moment before it closes its links.
+	g.state(asked, func(r *signal.NodeStateRep) { r.State = signal.StateStopping })
+	view(hears, 8, hears, hears%3+1)
+	if _, ok := g.c.Due(); ok || !g.c.View().Node(asked).Up {
+		t.Error("it is not let go in peace")
+	}
+	g.link(signal.NumLinkDownRep, asked)
+	if g.c.leaving != 0 || len(take()) != 0 {
+		t.Error(g.c.leaving)
 	}
 }
 

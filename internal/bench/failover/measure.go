@@ -85,10 +85,10 @@ func (r *round) silence() (longest int64) {
 	return max(longest, r.to-last)
 }
 
-// back is how long after the event the last stretch of 100 ms ends in which fewer than nine tenths of what was to be sent
+// back is how long after the event the last stretch of 250 ms ends in which fewer than nine tenths of what was to be sent
 // succeeded; 0 if there was none.
 func (r *round) back() int64 {
-	const stretch = 10 // buckets
+	const stretch = 25 // buckets
 	n := int((r.to - r.event) / bucket)
 	if n < stretch {
 		return 0
