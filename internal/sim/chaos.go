@@ -16,6 +16,7 @@ type chaos struct {
 	done   []fault
 	undo   []*remedy // of what lasts
 	counts [faultKinds]int
+	healed int64 // when everything was healed last
 }
 
 // remedy ends a fault that lasts.
@@ -394,7 +395,7 @@ func (c *chaos) stop(id uint8, restart bool, dur int64) {
 				x.watch.of(id).stopping = false
 			}
 		}) {
-			x.watch.of(id).stopping = true
+			x.watch.of(id).stopping, x.watch.of(id).asked = true, x.net.now
 			break
 		}
 	}
@@ -414,7 +415,8 @@ func (c *chaos) ended(d *dataNode, e exit) {
 	if x.note != nil {
 		x.note(fmt.Sprintf("node %d ends with status %d (%s), restart %d: %s", d.proc.ID, e.code, exitcode.Text(int(e.code)), e.restart, e.text))
 	}
-	if e.restart&signal.StopRestart != 0 || e.code != exitcode.Done {
+	late := x.watch.of(d.proc.ID).asked < c.healed // it was asked to stop before everything was healed
+	if e.restart&signal.StopRestart != 0 || e.code != exitcode.Done || late {
 		r := c.random.Sub(fmt.Sprint("back ", d.proc.ID, d.proc.life))
 		c.lasts(millisecond+r.Exponential(50*millisecond), func() { c.comeBack(d.proc.ID) })
 	}
@@ -429,6 +431,7 @@ func (c *chaos) end() {
 
 // heal ends everything that may be ended, and starts all nodes that are down.
 func (c *chaos) heal() {
+	c.healed = c.x.net.now
 	for i := 0; i < len(c.undo); i++ {
 		c.undo[i].run()
 	}

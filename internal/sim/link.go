@@ -131,14 +131,14 @@ func (n *Network) closeLink(p *Process, peer uint8, r *Random) bool {
 		n.drainTo(p)
 		e.shut()
 		if p.Kind == signal.PeerAPI { // it hears nothing more
-			n.tear(q, p, func(int, int) int { return 0 })
-		} else { // what has arrived was let in; of the rest some may have been
-			n.tear(q, p, func(arrived, waiting int) int { return arrived + r.Int(waiting-arrived+1) })
+			n.tear(q, p, func(int, int, int) int { return 0 })
+		} else { // what has arrived was let in; of what is near some may have been
+			n.tear(q, p, func(arrived, near, _ int) int { return arrived + r.Int(near-arrived+1) })
 		}
 		n.whenSilent(q, p, func() { n.down(e) })
 	}
 	if r.Chance(1, 2) { // a connection that is closed with something unread loses what was sent
-		n.tear(p, q, func(_, waiting int) int { return r.Int(waiting + 1) })
+		n.tear(p, q, func(_, _, waiting int) int { return r.Int(waiting + 1) })
 	}
 	n.notice(e.other)
 	return true
@@ -149,9 +149,9 @@ func (n *Network) abandon(e *end, lossy bool, r *Random) {
 	p, q := e.own, e.peer
 	e.gone = true
 	p.ends[q.ID] = nil
-	n.tear(q, p, func(int, int) int { return 0 })
+	n.tear(q, p, func(int, int, int) int { return 0 })
 	if lossy && r.Chance(1, 2) {
-		n.tear(p, q, func(_, waiting int) int { return r.Int(waiting + 1) })
+		n.tear(p, q, func(_, _, waiting int) int { return r.Int(waiting + 1) })
 	}
 	n.notice(e.other)
 }
@@ -160,7 +160,7 @@ func (n *Network) abandon(e *end, lossy bool, r *Random) {
 func (n *Network) forget(e *end) {
 	e.gone = true
 	e.own.ends[e.peer.ID] = nil
-	n.tear(e.peer, e.own, func(int, int) int { return 0 })
+	n.tear(e.peer, e.own, func(int, int, int) int { return 0 })
 	n.prune(e)
 	n.dial(e.own.ID, e.peer.ID)
 }
@@ -240,8 +240,8 @@ func (n *Network) prune(e *end) {
 }
 
 // tear loses some of what is on its way from one process to another: of each pair of threads as many stay as keep says,
-// told how many have arrived and how many there are.
-func (n *Network) tear(from, to *Process, keep func(arrived, waiting int) int) {
+// told how many have arrived, how many have or do not wait at a cut wire, and how many there are.
+func (n *Network) tear(from, to *Process, keep func(arrived, near, waiting int) int) {
 	if to.dead {
 		return
 	}
@@ -254,7 +254,11 @@ func (n *Network) tear(from, to *Process, keep func(arrived, waiting int) int) {
 			for arrived < waiting && x.at[x.atRead+arrived] <= n.now {
 				arrived++
 			}
-			k := keep(arrived, waiting)
+			near := arrived
+			for near < waiting && x.at[x.atRead+near] != never {
+				near++
+			}
+			k := keep(arrived, near, waiting)
 			if k == 0 {
 				x.unready()
 			}

@@ -26,6 +26,7 @@ type watched struct {
 	arbitrator uint8     // as it was told; 0 = nobody
 	ticketView uint32    // of its ticket
 	stopping   bool      // it was asked to stop
+	asked      int64     // when
 	// out is when a view without it was committed somewhere else, though it was a member; 0 = never.
 	out int64
 }
