@@ -6,18 +6,21 @@ package ldm
 // A run is a sequence of entries of whole words, in the order of row ids, or a single one that is sent when a row that
 // was skipped is let go. An entry:
 //
-//	id       4  row id; of free slots the first
-//	GCI      8  of the row's last change; of free slots: of the delete that they remember
-//	key      4  bytes of the key image; freeSlots: these slots are free
-//	n        4  bytes of the variable image; of free slots how many they are
+//	id       4  row id; of free slots the first; of an outcome the session
+//	GCI      8  of the row's last change; of free slots: of the delete that they remember; of the commit
+//	key      4  bytes of the key image; freeSlots: these slots are free; anOutcome: this is one
+//	n        4  bytes of the variable image; of free slots how many they are; of an outcome the commit sequence number
 //	key image, padded to whole words; fixed image; variable image         (of a row)
+//	4           up to which number the session has heard of its commits   (of an outcome)
 //
-// What no entry tells of remembers nothing and holds no row.
+// What no entry tells of remembers nothing and holds no row. Outcomes come last: those which the primary's ldm keeps and
+// whose clients may still ask about them. By then all writes that do not come down to the new replica have ended.
 
 import (
 	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/outcome"
 	"github.com/cohortdb/cohort/internal/rowhash"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/store"
@@ -34,6 +37,8 @@ type entryHead struct {
 const (
 	entryHeadSize = uint32(unsafe.Sizeof(entryHead{}))
 	freeSlots     = ^uint32(0)
+	anOutcome     = freeSlots - 1
+	outcomeBytes  = entryHeadSize + 4
 	runBytes      = 32 << 10 // a run is at most that long, but for one long row
 	runSteps      = 4096     // … and looks at that many slots at most
 	runWindow     = 4        // runs that may be under way
@@ -62,6 +67,12 @@ func appendFree(run []byte, id store.RowID, n uint32, gci uint64) []byte {
 	return append(run, unsafe.Slice((*byte)(unsafe.Pointer(&h)), entryHeadSize)...)
 }
 
+func appendOutcome(run []byte, o *outcome.Outcome) []byte {
+	h := entryHead{id: uint32(o.Session), gci: o.GCI, key: anOutcome, n: o.Seq}
+	run = append(run, unsafe.Slice((*byte)(unsafe.Pointer(&h)), entryHeadSize)...)
+	return append(run, unsafe.Slice((*byte)(unsafe.Pointer(&o.Ack)), 4)...)
+}
+
 // Codes of a run that no replica sends.
 const codeBadRun = 4005
 
@@ -78,6 +89,17 @@ func (b *Block) install(f *fragment, body []byte, count uint32) uint32 {
 			if code := b.installFree(f, &h); code != 0 {
 				return code
 			}
+			continue
+		}
+		if h.key == anOutcome {
+			session := signal.Addr(h.id)
+			if len(body) < 4 || session.Block() != signal.BlockClient {
+				return codeBadRun
+			}
+			if !b.gone[session.Node()] && b.outcomes.Admit(session, *(*uint32)(unsafe.Pointer(&body[0]))) {
+				b.outcomes.Record(session, h.n, h.gci)
+			}
+			body = body[4:]
 			continue
 		}
 		fixed := uint64(f.layout.FixedSize)

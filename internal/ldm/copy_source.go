@@ -5,7 +5,8 @@ package ldm
 // From CopyReq on the sender comes directly behind the primary in the chain of every write that is let through. The rows
 // go in the order of their ids, a run at a turn, so that the traffic of others is not delayed, and a few runs at a time.
 // A row that a transaction holds which changes it is passed over (lockLater); it is sent when it is let go, before
-// whoever waits for it gets it. Free slots that remember a delete are told of too.
+// whoever waits for it gets it. Free slots that remember a delete are told of too. At the end, when every write has ended
+// that the sender had no part in, it gets the outcomes that clients may still ask for.
 //
 // | signal      | no copy of the fragment           | one is under way                                     |
 // | CopyReq     | attach, begin                     | of the same: begin anew; of another: refuse for now  |
@@ -18,6 +19,7 @@ import (
 	"unsafe"
 
 	"github.com/cohortdb/cohort/internal/kernel"
+	"github.com/cohortdb/cohort/internal/outcome"
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/store"
 )
@@ -32,8 +34,9 @@ type copying struct {
 	run      uint32      // runs sent
 	acked    uint32      // … and in place
 	scanned  bool        // every slot was looked at
-	ended    bool        // the last run was sent
-	stepping bool        // a CopyStepOrd is under way
+	outcomes outcome.Place
+	ended    bool // the last run was sent
+	stepping bool // a CopyStepOrd is under way
 }
 
 func (b *Block) onCopyReq(r *signal.CopyReq) {
@@ -91,6 +94,10 @@ func (b *Block) copyRef(to signal.Addr, ref, table, frag, code uint32) {
 // copyRun sends the next run of a copy, and sees to it that another follows if there is room for it.
 func (b *Block) copyRun(f *fragment) {
 	c := f.source
+	if c.scanned {
+		c.lastRuns(b, f)
+		return
+	}
 	run, count := b.copier.run[:0], uint32(0)
 	for steps := 0; !c.scanned && steps < runSteps; steps++ {
 		s, ok := f.rows.NextSlots(c.at)
@@ -133,11 +140,24 @@ func (b *Block) copyRun(f *fragment) {
 	c.putRun(b, f, run, count)
 }
 
+// lastRuns sends a run of outcomes; behind the last of them nothing is left.
+func (c *copying) lastRuns(b *Block, f *fragment) {
+	run, count := b.copier.run[:0], uint32(0)
+	for len(run)+int(outcomeBytes) <= runBytes {
+		o, ok := b.outcomes.Next(&c.outcomes)
+		if c.ended = !ok; !ok {
+			break
+		}
+		run = appendOutcome(run, &o)
+		count++
+	}
+	c.putRun(b, f, run, count)
+}
+
 // putRun sends entries.
 func (c *copying) putRun(b *Block, f *fragment, run []byte, count uint32) {
 	b.copier.run = run[:0]
 	c.run++
-	c.ended = c.scanned && c.later == 0
 	s := (*signal.CopyRowsOrd)(b.env.Put(c.to, b.self, signal.NumCopyRowsOrd, uint32(unsafe.Sizeof(signal.CopyRowsOrd{}))+uint32(len(run))))
 	s.Ref, s.Table, s.Frag, s.Run, s.Last, s.Count, s.BodyLen = c.ref, f.table.id, f.number, c.run, 0, count, uint32(len(run))
 	if c.ended {
@@ -149,7 +169,7 @@ func (c *copying) putRun(b *Block, f *fragment, run []byte, count uint32) {
 
 // more sees to it that the next run follows, in a turn of its own.
 func (c *copying) more(b *Block, f *fragment) {
-	if c.scanned || c.stepping || c.run-c.acked >= runWindow {
+	if c.ended || c.scanned && c.later > 0 || c.stepping || c.run-c.acked >= runWindow {
 		return
 	}
 	c.stepping = true
@@ -211,7 +231,7 @@ func (b *Block) onCopyStepOrd(r *signal.CopyAckOrd) {
 	}
 	if c := f.source; c != nil && c.ref == r.Ref && c.stepping {
 		c.stepping = false
-		if !c.scanned && c.run-c.acked < runWindow {
+		if !(c.scanned && c.later > 0) && c.run-c.acked < runWindow {
 			b.copyRun(f)
 		}
 	}

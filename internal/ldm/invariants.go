@@ -212,7 +212,7 @@ func (b *Block) checkCopy(f *fragment, c *copying) {
 			later++
 		}
 	}
-	if later != c.later || c.acked > c.run || c.ended != (c.scanned && later == 0) || !f.isAttached(c.to) {
+	if later != c.later || c.acked > c.run || c.ended && (!c.scanned || later > 0) || !f.isAttached(c.to) {
 		invariant.Failf("copy of fragment %d of table %d: %d rows come later, counted %d; run %d, acknowledged %d, ended %v",
 			f.number, f.table.id, later, c.later, c.run, c.acked, c.ended)
 	}

@@ -148,6 +148,44 @@ func (t *Table) Unheard(session signal.Addr) int {
 	return 0
 }
 
+// Place is a place in a Table, for going through it in pieces. The zero Place is the beginning.
+type Place struct {
+	node    int
+	session int
+	seq     uint32 // the newest that was given of this session; 0 = none
+}
+
+// Outcome is what is kept of one commit.
+type Outcome struct {
+	Session signal.Addr
+	Seq     uint32
+	Ack     uint32 // up to which the session has heard
+	GCI     [2]uint32
+}
+
+// Next gives the next outcome that its client has not heard, and moves the place behind it. False: there are no more. What
+// is recorded meanwhile may be among them or not.
+func (t *Table) Next(p *Place) (Outcome, bool) {
+	for ; p.node < len(t.node); p.node, p.session, p.seq = p.node+1, 0, 0 {
+		for ; p.session < len(t.node[p.node]); p.session, p.seq = p.session+1, 0 {
+			r := t.node[p.node][p.session]
+			if r == nil {
+				continue
+			}
+			if p.seq == 0 || int32(p.seq-r.ack) < 0 {
+				p.seq = r.ack
+			}
+			for int32(p.seq-r.high) < 0 {
+				p.seq++
+				if e := &r.e[p.seq%Window]; p.seq != 0 && e.seq == p.seq {
+					return Outcome{signal.MakeAddr(uint8(p.node), signal.BlockClient, uint16(p.session)), e.seq, r.ack, e.gci}, true
+				}
+			}
+		}
+	}
+	return Outcome{}, false
+}
+
 // Forget drops what is kept for a session.
 func (t *Table) Forget(session signal.Addr) {
 	s := t.node[session.Node()]

@@ -71,3 +71,29 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 		t.Fatalf("%v allocations", n)
 	}
 }
+
+func TestNextGivesWhatIsUnheard(t *testing.T) {
+	o := New(4)
+	s := func(n uint8, i uint16) signal.Addr { return signal.MakeAddr(n, signal.BlockClient, i) }
+	o.Admit(s(50, 1), 0)
+	o.Admit(s(51, 0), 7)
+	o.Admit(s(51, 3), ^uint32(0)-1) // its numbers pass 0
+	for seq := uint32(1); seq <= 3; seq++ {
+		o.Record(s(50, 1), seq, [2]uint32{seq, 0})
+	}
+	o.Ack(s(50, 1), 1)
+	o.Record(s(51, 0), 9, [2]uint32{9, 0})
+	o.Record(s(51, 3), ^uint32(0), [2]uint32{4, 0})
+	o.Record(s(51, 3), 1, [2]uint32{5, 0})
+	want := []Outcome{{s(50, 1), 2, 1, [2]uint32{2, 0}}, {s(50, 1), 3, 1, [2]uint32{3, 0}}, {s(51, 0), 9, 7, [2]uint32{9, 0}},
+		{s(51, 3), ^uint32(0), ^uint32(0) - 1, [2]uint32{4, 0}}, {s(51, 3), 1, ^uint32(0) - 1, [2]uint32{5, 0}}}
+	var p Place
+	for i, w := range want {
+		if got, ok := o.Next(&p); !ok || got != w {
+			t.Fatalf("outcome %d is %v %v, wanted %v", i, got, ok, w)
+		}
+	}
+	if got, ok := o.Next(&p); ok {
+		t.Fatal("one too many: ", got)
+	}
+}
