@@ -227,6 +227,23 @@ func (c *Cluster) Pause(node int) {
 // Resume lets it go on.
 func (c *Cluster) Resume(node int) { c.t.Helper(); c.Run(node).signal(c.t, syscall.SIGCONT) }
 
+// PauseFor makes a node's process stand still for a while: the time is the failure.
+func (c *Cluster) PauseFor(node int, d time.Duration) {
+	c.t.Helper()
+	c.Pause(node)
+	<-time.After(d)
+	c.Resume(node)
+}
+
+// AwaitAll waits until all data nodes are members and started, whether or not one was put out meanwhile.
+func (c *Cluster) AwaitAll() {
+	c.t.Helper()
+	e2e.Eventually(c.t, "all data nodes are members and started", func() bool {
+		s := c.State()
+		return s != nil && s.Members == len(c.data) && c.Started()
+	})
+}
+
 // Block cuts what one node sends to another, or lets it through again.
 func (c *Cluster) Block(from, to int, on bool) {
 	c.t.Helper()
@@ -428,6 +445,11 @@ func (c *Cluster) end() {
 	for _, n := range slices.Concat(c.data, c.servers) {
 		if p := c.runs[n]; p != nil {
 			c.t.Logf("node %d (%v):\n%s", n, p.State(), p.tail(6000))
+		}
+	}
+	for _, n := range c.servers {
+		if text, err := os.ReadFile(filepath.Join(c.Dir(n), fmt.Sprintf("ndb_%d_cluster.log", n))); err == nil {
+			c.t.Logf("cluster log of server %d:\n%s", n, text[max(0, len(text)-20000):])
 		}
 	}
 }

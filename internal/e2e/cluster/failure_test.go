@@ -72,6 +72,24 @@ func TestAHungNodeIsPutOutAndComesBackByItself(t *testing.T) {
 	b.Close()
 }
 
+// A node that stands still for about as long as it takes to be put out either goes on or comes back, and tells clients
+// nothing that is not so.
+func TestANodeThatStandsStillForAMoment(t *testing.T) {
+	c := Start(t, Options{})
+	b := c.NewBank(8)
+	for i, d := range []time.Duration{300, 700, 800, 900, 1000, 1100, 1200} {
+		b.Goes(100)
+		over := c.Upset("node %d stood still", 1+i%2)
+		c.PauseFor(1+i%2, d*time.Millisecond)
+		b.Goes(100)
+		c.AwaitAll()
+		c.AwaitArbitrator()
+		over()
+	}
+	b.Goes(100)
+	b.Close()
+}
+
 // Two data nodes that do not reach each other: one of them goes on, the other ends and comes back when it can. A management
 // server dies shortly before, and one while a node is out.
 func TestOfTwoNodesCutFromEachOtherOneGoesOn(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 var (
 	soakTime = flag.Duration("soak", 15*time.Second, "how long the soak lasts")
 	soakSeed = flag.Int64("soak.seed", 0, "what decides about failures; 0: the time")
+	soakOnly = flag.String("soak.only", "", "only failures with this in their name")
 	soakGap  = flag.Duration("soak.every", 5*time.Second, "time from one failure to the next")
 )
 
@@ -75,93 +76,99 @@ func mapKeys[V any](m map[string]V) func(func(string) bool) {
 // pick chooses one.
 func (s *soak) pick(some []int) int { return some[s.random.Intn(len(some))] }
 
+// failure is something that may happen to a cluster: inflict does it to a node, what that returns mends it.
+type failure struct {
+	name    string
+	weight  int
+	inflict func(s *soak, victim int) (mend func())
+}
+
+var failures = []failure{
+	{"killed", 50, func(s *soak, victim int) func() {
+		s.Kill(victim)
+		return s.relaunch(victim)
+	}},
+	{"killed, one of each group", 10, func(s *soak, victim int) func() {
+		other := (victim+1)%len(s.data) + 1 // of the other group
+		s.Kill(victim)
+		s.Kill(other)
+		return s.relaunch(victim, other)
+	}},
+	{"killed, after a server", 10, func(s *soak, victim int) func() {
+		server := s.pick(s.servers)
+		s.Kill(server)
+		s.AwaitArbitrator()
+		s.Kill(victim)
+		return s.relaunch(server, victim)
+	}},
+	{"stood still", 8, func(s *soak, victim int) func() { // as long as it takes to be put out, more or less
+		s.PauseFor(victim, time.Duration(100+s.random.Intn(1400))*time.Millisecond)
+		return s.AwaitAll
+	}},
+	{"hung", 8, func(s *soak, victim int) func() {
+		s.Pause(victim)
+		s.AwaitOut(victim)
+		return func() { s.Resume(victim) }
+	}},
+	{"unplugged", 6, func(s *soak, victim int) func() {
+		s.Unplug(victim, true)
+		s.AwaitOut(victim)
+		return func() { s.Unplug(victim, false) }
+	}},
+	{"cut off", 8, func(s *soak, victim int) func() {
+		others := slices.DeleteFunc(slices.Clone(s.data), func(n int) bool { return n == victim })
+		s.Cut([]int{victim}, others, true)
+		s.AwaitOut(victim)
+		return func() { s.Cut([]int{victim}, others, false) }
+	}},
+}
+
+// relaunch starts nodes whose processes have ended.
+func (s *soak) relaunch(nodes ...int) func() {
+	return func() {
+		for _, n := range nodes {
+			s.Launch(n)
+		}
+	}
+}
+
+// choose picks a kind of failure, by weight.
+func (s *soak) choose() failure {
+	all := 0
+	for _, f := range failures {
+		all += f.weight
+	}
+	for {
+		k := s.random.Intn(all)
+		for _, f := range failures {
+			if k -= f.weight; k < 0 && strings.Contains(f.name, *soakOnly) {
+				return f
+			} else if k < 0 {
+				break
+			}
+		}
+	}
+}
+
 // fail inflicts one failure and waits until all is well again.
 func (s *soak) fail() {
 	s.t.Helper()
-	victim := s.pick(s.data)
-	before := s.starts(victim)
+	f, victim := s.choose(), s.pick(s.data)
 	s.bank.Gap()
 	began := time.Now()
-	var what string
-	var mend func()
-	relaunch := func(nodes ...int) func() {
-		return func() {
-			for _, n := range nodes {
-				s.Launch(n)
-			}
-			s.AwaitStarted()
-			s.AwaitArbitrator()
-		}
-	}
-	do := func(name string, f func()) {
-		what = name
-		over := s.Upset("%s (node %d)", name, victim)
-		defer func() {
-			mended := mend
-			mend = func() { mended(); over() }
-		}()
-		f()
-	}
-	switch k := s.random.Intn(100); {
-	case k < 50:
-		do("killed", func() {
-			s.Kill(victim)
-			mend = relaunch(victim)
-		})
-	case k < 60:
-		other := (victim+1)%len(s.data) + 1 // of the other group
-		do("one of each group killed", func() {
-			s.Kill(victim)
-			s.Kill(other)
-			mend = relaunch(victim, other)
-		})
-	case k < 70:
-		server := s.pick(s.servers)
-		do("killed, with a server", func() {
-			s.Kill(server)
-			s.AwaitArbitrator()
-			s.Kill(victim)
-			mend = relaunch(server, victim)
-		})
-	case k < 85:
-		do("hung", func() {
-			s.Pause(victim)
-			s.AwaitOut(victim)
-			mend = func() {
-				s.Resume(victim)
-				s.awaitRestart(victim, before)
-				s.AwaitArbitrator()
-			}
-		})
-	case k < 92:
-		do("unplugged", func() {
-			s.Unplug(victim, true)
-			s.AwaitOut(victim)
-			mend = func() {
-				s.Unplug(victim, false)
-				s.awaitRestart(victim, before)
-				s.AwaitArbitrator()
-			}
-		})
-	default:
-		others := slices.DeleteFunc(slices.Clone(s.data), func(n int) bool { return n == victim })
-		do("cut off", func() {
-			s.Cut([]int{victim}, others, true)
-			s.AwaitOut(victim)
-			mend = func() {
-				s.Cut([]int{victim}, others, false)
-				s.awaitRestart(victim, before)
-				s.AwaitArbitrator()
-			}
-		})
-	}
+	over := s.Upset("node %d: %s", victim, f.name)
+	mend := f.inflict(s, victim)
 	s.bank.Goes(200)
-	s.worst[what] = max(s.worst[what], s.bank.Gap())
+	s.worst[f.name] = max(s.worst[f.name], s.bank.Gap())
 	mend()
-	s.count[what]++
-	s.back[what] = max(s.back[what], time.Since(began))
+	s.AwaitAll()
+	s.AwaitArbitrator()
+	over()
+	took := time.Since(began)
+	s.count[f.name]++
+	s.back[f.name] = max(s.back[f.name], took)
 	s.bank.Goes(200)
-	s.t.Logf("%s node %d %s: well again after %v", began.Format("15:04:05.000"), victim, what, time.Since(began).Round(time.Millisecond))
+	s.t.Logf("%s node %d %s: well again after %v", began.Format("15:04:05.000"), victim, f.name, took.Round(time.Millisecond))
 }
 
 // measure notes how much memory everybody has.
