@@ -137,6 +137,74 @@ func TestConnectAndTheManagementServersAbsence(t *testing.T) {
 	}
 }
 
+// Of two management servers either may die, then the other: a program that is connected works on, and finds a data node
+// that has come back on another port as long as one of them is there.
+func TestTwoManagementServersGoOneAfterTheOther(t *testing.T) {
+	ini := strings.Replace(mgmtest.TwoServers, "NoOfReplicas=2", "NoOfReplicas=1", 1)
+	p := mgmtest.StartPair(t, ini)
+	f := newFakeOf(t, mgmtest.Parse(t, p.Ini), 2)
+	ctx := mgmtest.Context(t)
+	publish := func(s *mgmtest.Server, n *fakeNode) {
+		m := s.Connect()
+		if _, err := m.GetNodeID(ctx, mgmclient.NodeIDRequest{Type: config.DataNode, NodeID: int(n.id), Secret: 5, Running: s != p.Servers[0], Cluster: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.SetPort(ctx, int(n.id), n.addr.Port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range f.nodes {
+		publish(p.Servers[0], n)
+	}
+	mgmtest.Until(t, "both servers know the ports", func() bool {
+		for _, n := range f.nodes {
+			if got, err := p.Servers[1].Connect().GetPort(ctx, 51, int(n.id)); err != nil || got != n.addr.Port {
+				return false
+			}
+		}
+		return true
+	})
+	c, err := Connect(ctx, "127.0.0.1:1,"+p.Servers[0].Addr+","+p.Servers[1].Addr, Options{NodeID: 51, WaitAll: true, Logf: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	accounts := mustBind[account](t, mustTable(t, c, accountDef()))
+	s := mustSession(t, c, SessionOptions{})
+	defer s.Close()
+	work := func() {
+		t.Helper()
+		for i := range uint32(10) {
+			if err := accounts.Put(ctx, s, &account{ID: i}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	work()
+	p.Servers[0].Kill()
+	work()
+	n := f.nodes[0]
+	n.kill()
+	eventually(t, "the loss is noticed", func() bool { return !c.Nodes()[0].Connected })
+	n.addr = nil // it will have another port
+	n.secret.Add(1)
+	n.listen("127.0.0.1:0")
+	publish(p.Servers[1], n)
+	if err := c.WaitReady(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	work()
+	p.Servers[1].Kill()
+	work()
+	n.kill()
+	eventually(t, "the loss is noticed", func() bool { return !c.Nodes()[0].Connected })
+	n.back()
+	if err := c.WaitReady(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	work()
+}
+
 func TestConnectSaysWhyItCannot(t *testing.T) {
 	ctx := context.Background()
 	short := Options{ConnectTimeout: 50 * time.Millisecond}

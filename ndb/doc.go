@@ -53,8 +53,13 @@
 // # Errors
 //
 // Errors of the database are *Error. Error.Retry says that the transaction had no effect and may be run again as it
-// is; ClassUnknownResult that nobody knows whether it was committed: look before trying again. An operation that
-// fails rolls its transaction back, unless it was told to be ignored (Op.IgnoreError); then Op.Err has the error.
+// is, which is what Retry does; ClassUnknownResult that nobody knows whether it was committed: look before trying again.
+// An operation that fails rolls its transaction back, unless it was told to be ignored (Op.IgnoreError); then Op.Err has
+// the error.
+//
+// When a data node fails, stops or comes back, transactions with a part there end with errors of the first kind. A commit
+// that was under way there is asked after at the nodes that take over: only if nobody is left who knows does it end with
+// ErrAnswerLost. Tables, records and sessions stay good.
 //
 // # Goroutines
 //

@@ -34,6 +34,7 @@ var (
 	ErrNotFound        error = ndberror.Get(ndberror.NotFound)          // 626
 	ErrDuplicate       error = ndberror.Get(ndberror.Duplicate)         // 630
 	ErrLockTimeout     error = ndberror.Get(ndberror.LockTimeout)       // 266
+	ErrDeadlock        error = ndberror.Get(ndberror.Deadlock)          // 274
 	ErrLockBusy        error = ndberror.Get(ndberror.LockBusy)          // 635
 	ErrNoSuchTable     error = ndberror.Get(ndberror.NoSuchTable)       // 723
 	ErrTableExists     error = ndberror.Get(ndberror.TableExists)       // 721
