@@ -55,6 +55,9 @@ type script struct {
 	w    *world
 	out  strings.Builder
 	seqs map[int]uint32
+	last map[uint32]uint32 // transaction → its commit's sequence number
+	left int               // signals of stop's kind that are still to be delivered
+	stop string            // … name and receiver, as printed
 }
 
 func (s *script) cluster(d *datadriven.TestData) string {
@@ -77,12 +80,13 @@ func (s *script) cluster(d *datadriven.TestData) string {
 	}, oneWord...)
 	s.w.rng = rand.New(rand.NewPCG(1, 1))
 	s.w.inOrder = true
-	s.seqs = map[int]uint32{}
+	s.seqs, s.last = map[int]uint32{}, map[uint32]uint32{}
+	s.w.local = d.HasArg("local")
 	s.w.trace = func(h *signal.Head) { s.sent(h) }
 	return fmt.Sprintf("%d nodes, fragments at %v\n", nodes, s.w.chains)
 }
 
-// sent prints a signal between nodes.
+// sent prints a signal between nodes; in some documents those within a node too.
 func (s *script) sent(h *signal.Head) {
 	name := func(a signal.Addr) string {
 		if a.Node() == clientNode {
@@ -90,8 +94,31 @@ func (s *script) sent(h *signal.Head) {
 		}
 		return strings.TrimSuffix(a.String(), ".0")
 	}
+	if s.stop == signal.Name(h.Num)+" "+name(h.To) {
+		s.left--
+	}
 	extra := ""
 	switch h.Num {
+	case signal.NumOpRep:
+		r := (*signal.OpRep)(unsafe.Pointer(h))
+		extra = fmt.Sprintf(" tx=%d %s", r.Tx, [...]string{"", "waits", "prepared", "applied"}[r.State])
+		if r.Write == 0 {
+			extra += " read"
+		}
+	case signal.NumCommitReq, signal.NumCompleteReq, signal.NumAbortReq:
+		if (*signal.Step)(unsafe.Pointer(h)).Direct != 0 {
+			extra = " direct"
+		}
+	case signal.NumCommitConf, signal.NumCompleteConf, signal.NumAbortConf:
+		if (*signal.StepConf)(unsafe.Pointer(h)).Direct != 0 {
+			extra = " direct"
+		}
+	case signal.NumOutcomeConf:
+		c := (*signal.OutcomeConf)(unsafe.Pointer(h))
+		extra = fmt.Sprintf(" tx=%d %s", c.Tx, [...]string{"is not committed", "is committed", "elsewhere"}[c.Known])
+		if c.Known == signal.OutcomeCommitted {
+			extra += fmt.Sprintf(" epoch=%v", signal.JoinGCI(c.GCI))
+		}
 	case signal.NumTxConf:
 		c := (*signal.TxConf)(unsafe.Pointer(h))
 		extra = fmt.Sprintf(" tx=%d batch=%d", c.Tx, c.Batch)
@@ -114,7 +141,8 @@ func (s *script) sent(h *signal.Head) {
 		extra = fmt.Sprintf(" error=%d", (*signal.PrepareRef)(unsafe.Pointer(h)).Code)
 	case signal.NumChainRef:
 		extra = fmt.Sprintf(" error=%d", (*signal.ChainRef)(unsafe.Pointer(h)).Code)
-	case signal.NumEpochPrepareReq, signal.NumEpochPrepareConf, signal.NumEpochCommitReq, signal.NumEpochCommitConf:
+	case signal.NumEpochPrepareReq, signal.NumEpochPrepareConf, signal.NumEpochCommitReq, signal.NumEpochCommitConf, signal.NumOpEndRep,
+		signal.NumViewPrepareReq, signal.NumViewPrepareConf, signal.NumViewCommitReq, signal.NumTakeoverRep, signal.NumTickOrd:
 		return
 	}
 	fmt.Fprintf(&s.out, "%s %s -> %s%s\n", name(h.From), signal.Name(h.Num), name(h.To), extra)
@@ -145,7 +173,7 @@ func (s *script) do(f []string) {
 	from := signal.MakeAddr(clientNode, signal.BlockClient, uint16(c))
 	tx := uint32(n("tx", 1))
 	tc := signal.MakeAddr(uint8(tx%uint32(len(w.nodes)-1)+1), signal.BlockTC, 0)
-	seq := func() uint32 { s.seqs[c]++; return s.seqs[c] }
+	seq := func() uint32 { s.seqs[c]++; s.last[tx] = s.seqs[c]; return s.seqs[c] }
 	switch f[0] {
 	case "insert", "update", "write", "delete", "read":
 		num, q := uint16(signal.NumWriteReq), uint32(0)
@@ -191,9 +219,63 @@ func (s *script) do(f []string) {
 	case "run":
 		for w.step() {
 		}
+		w.viewAnswered()
+		for w.step() {
+		}
+	case "until": // a signal reaches a block, as often as n says
+		s.stop, s.left = f[1]+" "+f[2], n("n", 1)
+		for s.left > 0 && w.step() {
+		}
+		if s.stop = ""; s.left > 0 {
+			s.t.Fatalf("%s does not reach %s", f[1], f[2])
+		}
+	case "hold", "serve": // what is on its way from a node to another stays there, or goes on
+		var k [2]uint8
+		if _, err := fmt.Sscanf(f[1], "%d>%d", &k[0], &k[1]); err != nil {
+			s.t.Fatal(err)
+		}
+		w.held[k] = f[0] == "hold"
+	case "kill": // what is on its way from it arrives, but for that to the nodes it names
+		w.kill(uint8(n("node", 1)))
+		for _, x := range strings.Split(arg["lost-to"], ",") {
+			if to, err := strconv.Atoi(x); err == nil {
+				w.drop(uint8(n("node", 1)), uint8(to))
+			}
+		}
+	case "prepare-view":
+		states := map[uint8]uint32{}
+		for k, state := range map[string]uint32{"following": signal.MemberFollowing, "leading": signal.MemberLeading} {
+			if has(k) {
+				states[uint8(n(k, 0))] = state
+			}
+		}
+		w.change(states)
+	case "commit-view":
+		w.commitView()
+	case "view": // from the prepare to the end of the takeover
+		w.change(nil)
+		for w.step() {
+		}
+		if !w.viewAnswered() {
+			s.t.Fatal("the prepare of the view is not answered")
+		}
+		w.commitView()
+		for w.step() {
+		}
+		if !w.viewAnswered() {
+			s.t.Fatal("the commit of the view is not answered")
+		}
+		for w.step() {
+		}
+	case "outcome": // of a transaction's commit that a node had a part in
+		key := uint32(n("key", 0)) % uint32(w.frags)
+		to := w.view.Primary(w.chains[key])
+		r := kernel.Send[signal.OutcomeReq](w.client, to, from, signal.NumOutcomeReq)
+		*r = signal.OutcomeReq{Head: r.Head, Tx: tx, Seq: s.last[tx], Node: uint32(n("node", 1)), DynamicID: uint32(n("node", 1)), Table: 3, Frag: uint16(key)}
 	case "wait":
 		ms := int64(n("ms", 1000))
-		for _, x := range w.nodes[1:] {
+		for _, n := range w.alive() {
+			x := w.nodes[n]
 			x.env.SetNow(x.env.Now() + ms*1e6)
 			x.env.FireTimers()
 		}
@@ -244,6 +326,9 @@ func (s *script) do(f []string) {
 		w.atRest()
 		outcomes := 0
 		for _, x := range w.nodes[1:] {
+			if x.dead {
+				continue
+			}
 			outcomes += x.tc.Sessions() + x.ldm.Sessions()
 		}
 		fmt.Fprintf(&s.out, "at rest, outcomes kept for %d sessions\n", outcomes)
