@@ -132,6 +132,28 @@ func TestTwoNodesWithoutAnArbitratorAreInDanger(t *testing.T) {
 	state(t, c, "an arbitrator", func(st *mgmclient.ClusterState) bool { return st.Arbitrator == 49 && st.Dangers == nil })
 }
 
+// A node that hangs keeps its link and its last word, "started"; the others have gone on without it.
+func TestANodeThatWasPutOutIsNotShownAsStarted(t *testing.T) {
+	s := mgmtest.Start(t, mgmtest.TwoNodes)
+	one, two := start(s)
+	for _, n := range []*mgmtest.Node{one, two} {
+		n.Report(func(r *signal.NodeStateRep) { r.View, r.Members, r.Serving = 1, set(1, 2), set(1, 2) })
+	}
+	c := s.Connect()
+	second := func(want mgmclient.Status) {
+		t.Helper()
+		mgmtest.Until(t, "node 2 to be "+string(want), func() bool {
+			status, err := c.Status(mgmtest.Context(t), data)
+			return err == nil && len(status.Nodes) >= 2 && status.Nodes[1].Status == want
+		})
+	}
+	second(mgmclient.Started)
+	one.Report(func(r *signal.NodeStateRep) { r.View, r.Members, r.Serving = 2, set(1), set(1) })
+	second(mgmclient.NoContact)
+	two.Report(func(r *signal.NodeStateRep) { r.State, r.View, r.Members = signal.StateStarting, 0, set() })
+	second(mgmclient.Starting)
+}
+
 func TestSingleUserMode(t *testing.T) {
 	s := mgmtest.Start(t, mgmtest.TwoNodes)
 	ctx, c := mgmtest.Context(t), s.Connect()

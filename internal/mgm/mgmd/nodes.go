@@ -136,7 +136,7 @@ func (s *Server) status(n *node) mgmclient.NodeStatus {
 		st.Status, st.Address, st.Version, st.MySQLVersion = mgmclient.Connected, p.addr.String(), p.version, version.MySQLNumber
 		return st
 	case n.conf.Type == config.DataNode:
-		if n.link == nil {
+		if n.link == nil || s.putOut(n) {
 			return st
 		}
 		st.Status = stateWord(n.state.state)
@@ -170,6 +170,16 @@ func (s *Server) status(n *node) mgmclient.NodeStatus {
 	st.Version = n.version
 	st.MySQLVersion = version.MySQLNumber
 	return st
+}
+
+// putOut tells whether the others have gone on without a data node that has a link to us and does not know it yet: it
+// hangs, or is cut off from them. The caller holds mu.
+func (s *Server) putOut(n *node) bool {
+	if n.state.view == 0 {
+		return false // it starts
+	}
+	v, at := s.picture()
+	return at != nil && v.Number > n.state.view && !v.Has(uint8(n.conf.ID))
 }
 
 // copied is how many MB a node that recovers has, and how many its peers have. The caller holds mu.
