@@ -11,7 +11,7 @@ import (
 // retries sees no error.
 func TestBenchFailover(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "figures.json")
-	args := []string{"bench", "failover", "--data-nodes", "2", "--kinds", "control,kill,stop,cut", "--repeat", "1", "--rate", "400", "--rows", "1000", "--loopback", "--json", file}
+	args := []string{"bench", "failover", "--data-nodes", "2", "--kinds", "kill,cut", "--repeat", "1", "--rate", "400", "--rows", "1000", "--loopback", "--json", file}
 	if status, out, said := Run(t, "cohort", args...); status != 0 {
 		t.Fatalf("status %d\n%s\n%s", status, out, said)
 	}
@@ -33,7 +33,7 @@ func TestBenchFailover(t *testing.T) {
 	rows := map[string]bool{}
 	for _, r := range f.Rows {
 		rows[r.Kind] = true
-		if r.Kind != "control" && r.Kind != "kill" && r.Kind != "stop" {
+		if r.Kind != "kill" {
 			continue
 		}
 		if r.Lost != 0 || r.Acknowledged < 200 {
@@ -43,7 +43,7 @@ func TestBenchFailover(t *testing.T) {
 			t.Errorf("%s: a program would have seen %d errors of class %s", r.Kind, n, class)
 		}
 	}
-	for _, kind := range []string{"control", "kill", "stop", "cut", "deadlock", "idle"} {
+	for _, kind := range []string{"kill", "cut", "deadlock", "idle"} {
 		if !rows[kind] {
 			t.Errorf("there is no row of kind %s", kind)
 		}

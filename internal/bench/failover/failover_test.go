@@ -131,3 +131,24 @@ func TestTheCommandLine(t *testing.T) {
 		t.Error(status)
 	}
 }
+
+func TestNetworks(t *testing.T) {
+	const links = `1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536
+7: cb4711: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500
+8: cb4711v1@if2: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500
+9: cbx: <BROADCAST> mtu 1500
+12: cb99: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500
+`
+	if got := leftovers(links); len(got) != 2 || got[0] != 4711 || got[1] != 99 {
+		t.Error(got)
+	}
+	const addresses = `1: lo    inet 127.0.0.1/8 scope host lo
+9: cb1    inet 198.18.7.254/24 scope global cb1
+9: cb2    inet 198.18.8.254/24 scope global cb2
+`
+	for seed, want := range map[int]string{7: "198.18.9", 9: "198.18.9", 255: "198.18.255", 256: "198.19.0", 511: "198.19.255", 512 + 7: "198.18.9"} {
+		if got := freeBase(addresses, seed); got != want {
+			t.Errorf("%d: %s, not %s", seed, got, want)
+		}
+	}
+}

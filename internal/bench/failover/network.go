@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 )
 
 // network is how the nodes of a cluster reach each other: over the loopback address, or each data node from a network
@@ -14,6 +16,9 @@ type network struct {
 	base  string // first three numbers of the addresses
 	nodes int
 }
+
+// prefix begins the names of bridges; a process id follows.
+const prefix = "cb"
 
 // hubHost is the last number of the bridge's own address.
 const hubHost = 254
@@ -26,11 +31,20 @@ func newNetwork(nodes int) (*network, error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return nil, fmt.Errorf("network namespaces need the command ip")
 	}
-	pid := os.Getpid()
-	// 198.18.0.0/15 is set apart for benchmarks.
-	n := &network{id: fmt.Sprintf("cb%d", pid%1000000), base: fmt.Sprintf("198.%d.%d", 18+pid/256%2, pid%256), nodes: nodes}
-	err := ip("link", "add", n.id, "type", "bridge")
-	if err == nil {
+	links, err := exec.Command("ip", "-o", "link").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ip -o link: %w", err)
+	}
+	sweep(string(links))
+	addresses, err := exec.Command("ip", "-o", "-4", "addr").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ip -o -4 addr: %w", err)
+	}
+	n := &network{id: prefix + strconv.Itoa(os.Getpid()), nodes: nodes}
+	if n.base = freeBase(string(addresses), os.Getpid()); n.base == "" {
+		return nil, fmt.Errorf("all networks of 198.18.0.0/15 are in use")
+	}
+	if err = ip("link", "add", n.id, "type", "bridge"); err == nil {
 		err = ip("addr", "add", fmt.Sprintf("%s.%d/24", n.base, hubHost), "dev", n.id)
 	}
 	if err == nil {
@@ -44,6 +58,41 @@ func newNetwork(nodes int) (*network, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// freeBase chooses a network that no address of this machine is in. 198.18.0.0/15 is set apart for benchmarks.
+func freeBase(addresses string, seed int) string {
+	for i := range 512 {
+		k := (seed + i) % 512
+		base := fmt.Sprintf("198.%d.%d", 18+k/256, k%256)
+		if !strings.Contains(addresses, " "+base+".") {
+			return base
+		}
+	}
+	return ""
+}
+
+// leftovers are the numbers of processes by whose names bridges are called.
+func leftovers(links string) (pids []int) {
+	for _, line := range strings.Split(links, "\n") {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		if pid, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSuffix(f[1], ":"), prefix)); err == nil && strings.HasPrefix(f[1], prefix) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// sweep takes away what runs have left behind that were killed.
+func sweep(links string) {
+	for _, pid := range leftovers(links) {
+		if err := syscall.Kill(pid, 0); err == syscall.ESRCH {
+			(&network{id: prefix + strconv.Itoa(pid), nodes: mostNodes}).close()
+		}
+	}
 }
 
 func (n *network) space(node int) string { return fmt.Sprintf("%s-%d", n.id, node) }

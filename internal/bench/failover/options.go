@@ -9,6 +9,9 @@ import (
 	"github.com/cohortdb/cohort/internal/options"
 )
 
+// mostNodes is how many data nodes a cluster may have.
+const mostNodes = 8
+
 // kinds are what can be done to a cluster, in the order in which it is done.
 var kinds = []string{"control", "kill", "hang", "cut", "stop"}
 
@@ -33,7 +36,7 @@ single-row updates and reads a second notices of it. For nodes that are cut off 
 		c.nodes = nil
 		for _, word := range strings.Split(text, ",") {
 			n, err := strconv.Atoi(word)
-			if err != nil || n < 2 || n > 8 || n%2 != 0 {
+			if err != nil || n < 2 || n > mostNodes || n%2 != 0 {
 				return fmt.Errorf("%q is not 2, 4, 6 or 8", word)
 			}
 			c.nodes = append(c.nodes, n)

@@ -255,7 +255,7 @@ func (l *load) whole() bool {
 
 // rest measures the data nodes while nothing is asked of them.
 func (b *bench) rest(ctx context.Context, c *cluster, nodes int) error {
-	const length = 5 * time.Second
+	const length = 3 * time.Second
 	if err := sleep(ctx, time.Second); err != nil {
 		return err
 	}
