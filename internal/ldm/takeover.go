@@ -248,6 +248,10 @@ func (b *Block) hereAlready(f *fragment, r *signal.PrepareReq) bool {
 		}
 		o.cut, o.left = false, false
 		o.prev, o.prevOp, o.first = r.From, r.OpRef, r.First
+		if o.stash != nil { // it was not executed yet, and whoever sends it now is to be answered when it is
+			q := signal.As[signal.PrepareReq]((*signal.Head)(o.stash))
+			q.From, q.OpRef, q.First = r.From, r.OpRef, r.First
+		}
 		b.takeoverDone()
 		return true
 	}
