@@ -91,6 +91,8 @@ const (
 	MarkLossInTakeover
 	// MarkRecoveringOut: a recovering member went out of the view with the one that it copied from.
 	MarkRecoveringOut
+	// MarkLeaseExpires: a view was held back until a node that was cut off could not rely on the others any more.
+	MarkLeaseExpires
 	// MarkLaggingOut: a member was put out because it did not finish an epoch, or did not answer.
 	MarkLaggingOut
 	// MarkThawed: a primary that was to move away stays, since another view is prepared.
@@ -191,6 +193,7 @@ var markNames = [MarkMax]string{
 	MarkArbitChanged:        "another arbitrator",
 	MarkLossInTakeover:      "loss during a takeover",
 	MarkRecoveringOut:       "recovering member out with its source",
+	MarkLeaseExpires:        "node cut off before it knew",
 	MarkLaggingOut:          "lagging member put out",
 
 	// Ldms.

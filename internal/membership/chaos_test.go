@@ -8,8 +8,12 @@ import (
 	"github.com/cohortdb/cohort/internal/signal"
 )
 
-// hold keeps everything between two nodes back, one way.
+// hold keeps everything between two nodes back, one way. Nothing is under way then: the end of a link that was cut a moment
+// ago is heard on both sides.
 func (r *rig) hold(from, to uint8) {
+	if !r.net.Quiet(from, to) {
+		return
+	}
 	r.net.Hold(from, to)
 	r.apart[from].Add(to)
 	r.apart[to].Add(from)

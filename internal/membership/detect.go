@@ -206,6 +206,7 @@ func (b *Block) onHeardConf(r *signal.HeardConf) {
 			d.credit[n] += r.Stall
 		}
 		age -= min(d.credit[n], age)
+		age = min(age, uint32((b.env.Now()-b.peers[n].since)/millisecond)) // it relies on us from then on
 		intervals := uint8(min(age/max(interval, 1), 100))
 		switch {
 		case intervals >= lostAfter:
@@ -241,11 +242,16 @@ func (b *Block) heardChanged() {
 func (b *Block) trusted() signal.NodeSet {
 	s := signal.NodeSet{}
 	for _, m := range b.view.Members {
-		if n := uint8(m.Node); n == b.node || b.heard(n) && b.env.Now()-b.heardBy(n) <= distrustAfter*b.cfg.Heartbeat {
+		if n := uint8(m.Node); n == b.node || b.relies(n) {
 			s.Add(n)
 		}
 	}
 	return s
+}
+
+// relies tells whether the own node relies on a member to be there.
+func (b *Block) relies(n uint8) bool {
+	return b.heard(n) && b.env.Now()-b.heardBy(n) <= distrustAfter*b.cfg.Heartbeat
 }
 
 // heardBy is a time after which a member has heard the own node for sure.

@@ -82,6 +82,7 @@ func (b *Block) onNodeFailConf(r *signal.NodeFailConf) {
 func (b *Block) onDataNodeLost(n uint8) {
 	cut := b.mem.cutting.Has(n)
 	b.mem.cutting.Remove(n)
+	b.mem.parting.Remove(n)
 	if !b.links.Has(n) {
 		if !cut {
 			b.Stale++

@@ -139,6 +139,7 @@ const (
 	tickHear               // ask the runtime who was heard
 	tickLead               // A = lead.round: lead again
 	tickArbit              // A = arb.asked: the arbitrator takes too long
+	tickPart               // A = mem.parts: nodes that are to go have not ended their links by themselves
 )
 
 const (
@@ -302,6 +303,8 @@ func (b *Block) deliverView(h *signal.Head) {
 		b.onViewPrepareReq(signal.As[signal.ViewReq](h))
 	case signal.NumViewPrepareConf:
 		b.onViewPrepareConf(signal.As[signal.ViewConf](h))
+	case signal.NumViewReadyConf:
+		b.onViewReadyConf(signal.As[signal.ViewReadyConf](h))
 	case signal.NumViewCommitReq:
 		b.onViewCommitReq(signal.As[signal.ViewReq](h))
 	case signal.NumViewCommitConf:
@@ -345,6 +348,8 @@ func (b *Block) onTick(r *signal.TickOrd) {
 		b.onHearTick()
 	case tickLead:
 		b.onLeadTick(r.A)
+	case tickPart:
+		b.onPartTick(r.A)
 	case tickArbit:
 		b.onArbitTimeout(r.A)
 	default:

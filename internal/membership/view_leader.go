@@ -4,9 +4,12 @@ package membership
 //
 //	check:    leader --ViewCheckReq--> members --ViewCheckConf--> leader: who hears whom, who has which view
 //	decide:   the best set of members that hear each other; may it go on? (package view, arbitrate.go)
-//	agree:    leader --ViewPrepareReq--> members that are to go though they answer --ViewPrepareConf--> leader
-//	prepare:  leader --ViewPrepareReq--> members to come --ViewPrepareConf--> leader
+//	agree:    leader --ViewPrepareReq--> members that are to go though they answer --ViewReadyConf--> leader
+//	prepare:  leader --ViewPrepareReq--> members to come --ViewReadyConf--> leader
 //	commit:   leader --ViewCommitReq--> all of both; members --ViewCommitConf--> president --TakeoverRep--> members
+//
+// Expiring (a state between preparing and commit) is for nodes that were cut off although some member heard them: they may
+// not know it, and rely on that member for a while (detect.go). It ends with the commit, or as preparing does.
 //
 // The leader is the member that has been there longest of those that the own node hears, those left out that are about
 // to go. Nothing else decides who leads, so two nodes may; attempts are numbered, and members follow the newest.
@@ -16,7 +19,7 @@ package membership
 // | ViewCheckConf          | stale       | note, decide after the last| the same        | stale    | stale       | stale        | stale         |
 // | … with a newer view    | stale       | adopt it, then check       | adopt           | stale    | stale       | stale        | stale         |
 // | … Refused              | stale       | retry                      | note            | stale    | stale       | retry        | retry         |
-// | ViewPrepareConf        | stale       | stale                      | stale           | stale    | stale       | count, prepare after the last | count, commit after the last |
+// | ViewReadyConf          | stale       | stale                      | stale           | stale    | stale       | count, prepare after the last | count, after the last commit, or expiring first |
 // | who hears whom changes | –           | go on without who is gone  | ask again       | –        | check, if the part is less | the same | the same |
 // | a newer attempt of another | –       | idle                       | idle            | idle     | idle        | idle         | idle          |
 // | another leads          | –           | idle                       | idle            | idle     | idle        | idle         | idle          |
@@ -43,6 +46,7 @@ const (
 	leadArbitrating
 	leadAgreeing
 	leadPreparing
+	leadExpiring
 )
 
 const (
@@ -82,7 +86,8 @@ type leader struct {
 	votes signal.NodeSet // members that take part in the decision: part, and those that agree to go
 	going signal.NodeSet // of them those that go
 	next  view.View
-	one   uint32 // Single of next
+	one   uint32         // Single of next
+	cut   signal.NodeSet // nodes that members have cut off although they heard them
 }
 
 func (l *leader) invariants(b *Block) {
@@ -160,7 +165,7 @@ func (b *Block) act() {
 		}
 	case leadChecking, leadYielding:
 		b.checkOn()
-	case leadArbitrating, leadAgreeing, leadPreparing:
+	case leadArbitrating, leadAgreeing, leadPreparing, leadExpiring:
 		b.watch()
 	}
 }
@@ -198,8 +203,8 @@ func (b *Block) needed() bool {
 			return true
 		case p.view == b.view.Number && !p.hears.Covers(&set):
 			return true
-		case p.view < b.view.Number && b.mem.from != b.node:
-			return true
+		case p.view < b.view.Number && (b.mem.from != b.node || b.env.Now()-b.mem.at > b.cfg.Heartbeat):
+			return true // the commit is not on its way to it, or was refused
 		}
 	}
 	if b.mem.prepared() > b.view.Number {
@@ -331,11 +336,14 @@ func (b *Block) onViewCheckConf(r *signal.ViewCheckConf) {
 }
 
 func (b *Block) onLeadTick(round uint32) {
-	if b.lead.state != leadRetrying || round != b.lead.round {
-		return
+	switch {
+	case round != b.lead.round:
+	case b.lead.state == leadRetrying:
+		b.lead.rest()
+		b.act()
+	case b.lead.state == leadExpiring:
+		b.commit()
 	}
-	b.lead.rest()
-	b.act()
 }
 
 // graphOf is who hears whom, as the check has shown.
@@ -376,6 +384,11 @@ func (b *Block) decide() {
 		return
 	}
 	l.votes, l.part = best, best
+	for n := l.answered.Next(0); n != 0; n = l.answered.Next(n) {
+		if g.both(b.node, n) { // it can be asked to agree to go; then it votes too
+			l.votes.Add(n)
+		}
+	}
 	for _, m := range b.view.Members {
 		n := uint8(m.Node)
 		if best.Has(n) && b.goes(n) && b.serves(l.part, n) {
@@ -493,7 +506,7 @@ func (b *Block) goOn() {
 		return
 	}
 	l.enter(leadAgreeing, b.env.Now())
-	l.waiting = l.going
+	l.waiting, l.cut = l.going, signal.NodeSet{}
 	for n := l.going.Next(0); n != 0; n = l.going.Next(n) {
 		b.sendView(n, signal.NumViewPrepareReq, &l.next, l.one, b.codeFor(n))
 	}
@@ -517,6 +530,8 @@ func (b *Block) codeFor(n uint8) uint32 {
 		return exitcode.Lagging
 	case b.peers[n].going:
 		return exitcode.Done
+	case b.view.Serving(n):
+		return exitcode.Minority
 	}
 	return exitcode.JoinFailed
 }
@@ -525,7 +540,7 @@ func (b *Block) codeFor(n uint8) uint32 {
 func (b *Block) prepareAll() {
 	l := &b.lead
 	l.enter(leadPreparing, b.env.Now())
-	l.waiting = l.next.Set()
+	l.waiting, l.cut = l.next.Set(), signal.NodeSet{}
 	for _, m := range l.next.Members {
 		b.sendView(uint8(m.Node), signal.NumViewPrepareReq, &l.next, l.one, 0)
 	}
@@ -534,12 +549,12 @@ func (b *Block) prepareAll() {
 func (b *Block) sendView(n uint8, num uint16, v *view.View, single, code uint32) {
 	r := (*signal.ViewReq)(b.env.Put(peerAt(n), b.self, num, signal.ViewReqSize(len(v.Members))))
 	r.View, r.Attempt, r.President, r.GCI = v.Number, b.lead.attempt, uint32(v.President), b.gci.Words()
-	r.Run, r.Single, r.Code, r.Count = b.run, single, code, uint32(len(v.Members))
+	r.Run, r.Single, r.Code, r.Gone, r.Count = b.run, single, code, b.lead.going, uint32(len(v.Members))
 	copy(r.Members(), v.Members)
 }
 
-// onMemberPrepared hears that a member has prepared the view, or agrees to go.
-func (b *Block) onMemberPrepared(r *signal.ViewConf) {
+// onViewReadyConf hears that a member has prepared the view, or agrees to go.
+func (b *Block) onViewReadyConf(r *signal.ViewReadyConf) {
 	n := r.From.Node()
 	l := &b.lead
 	if !b.active() || l.state != leadAgreeing && l.state != leadPreparing || r.View != l.next.Number || r.Attempt != l.attempt || !l.waiting.Has(n) {
@@ -547,10 +562,18 @@ func (b *Block) onMemberPrepared(r *signal.ViewConf) {
 		return
 	}
 	l.waiting.Remove(n)
+	for o := r.Cut.Next(0); o != 0; o = r.Cut.Next(o) {
+		l.cut.Add(o)
+	}
+	l.cut = l.cut.Minus(&l.going)
 	switch {
 	case !l.waiting.Empty():
 	case l.state == leadAgreeing:
 		b.prepareAll()
+	case !l.cut.Empty():
+		b.env.Mark(kernel.MarkLeaseExpires)
+		l.enter(leadExpiring, b.env.Now())
+		b.env.Tick(b.self, distrustAfter*b.cfg.Heartbeat, tickLead, l.round, 0)
 	default:
 		b.commit()
 	}
@@ -560,6 +583,12 @@ func (b *Block) onMemberPrepared(r *signal.ViewConf) {
 func (b *Block) commit() {
 	l := &b.lead
 	invariant.That(b.mem.on && b.mem.done && b.mem.by == ballot{l.attempt, b.node}, "the leader has prepared what it commits")
+	for n := l.part.Next(0); n != 0; n = l.part.Next(n) {
+		if n != b.node && !b.relies(n) { // they may follow another leader by now
+			b.check()
+			return
+		}
+	}
 	all := l.next.Set()
 	for n := l.going.Next(0); n != 0; n = l.going.Next(n) {
 		b.sendView(n, signal.NumViewCommitReq, &l.next, l.one, b.codeFor(n))
@@ -591,25 +620,25 @@ func (b *Block) watch() {
 			g.rows[n] = b.view.Set()
 		}
 		// who goes is cut off by some before it is by others
-		if l.state == leadPreparing && l.going.Has(n) {
+		if l.state >= leadPreparing && l.going.Has(n) {
 			g.rows[n] = signal.NodeSet{}
 		}
 	}
-	must := l.votes
-	if l.state == leadPreparing {
-		must = l.part
-	}
+	must := l.part
 	ok := g.clique(&must)
+	if l.state < leadPreparing {
+		must = l.votes
+	}
 	for n := must.Next(0); n != 0; n = must.Next(n) {
 		ok = ok && (n == b.node || b.heard(n) && b.peers[n].beat.view <= b.view.Number)
 	}
-	if l.state == leadPreparing {
+	if l.state >= leadPreparing {
 		set := l.next.Set()
 		set.Remove(b.node)
 		ok = ok && b.links.Covers(&set)
 	}
 	if !ok {
-		if l.state == leadPreparing {
+		if l.state >= leadPreparing {
 			b.env.Mark(kernel.MarkMemberLostInPrepare)
 		}
 		b.check()

@@ -4,13 +4,13 @@ package membership
 //
 //	leader --ViewCheckReq--> member --ViewCheckConf--> leader
 //	leader --ViewPrepareReq--> member: LinkCloseOrd / LinkDownRep for each that goes, each block --ViewPrepareReq / Conf--;
-//	member --ViewPrepareConf--> leader
+//	member --ViewReadyConf--> leader
 //	leader --ViewCommitReq--> member: each block --ViewCommitReq / Conf--; --ViewCommitConf--> president
 //
 // | signal             | waiting              | joining, started, stopping, starting after phase 5                   | others |
 // | ViewCheckReq       | stale                | promise and answer; refuse an older attempt                          | stale  |
 // | ViewPrepareReq     | begin (it takes us in) | begin, take the place of an older one; refuse an older attempt; a view that is to be adopted first: keep it until then | stale |
-// | ViewPrepareConf    | stale                | of a block: count; of a member: view_leader.go                       | stale  |
+// | ViewPrepareConf    | stale                | count                                                                | stale  |
 // | ViewCommitReq      | take it              | take it; not prepared: prepare the own blocks first (adopt); an older attempt's: stale | stale |
 // | ViewCommitConf     | stale                | of a block: count; of a member: view_leader.go                       | count (starting) |
 // | ViewRefOrd         | stale                | exit, if it is the leader's that we follow                           | stale  |
@@ -29,6 +29,10 @@ import (
 	"github.com/cohortdb/cohort/internal/signal"
 	"github.com/cohortdb/cohort/internal/view"
 )
+
+// partTime is how long a member waits, before it cuts a node off that it still hears, for the node to end by itself: that it
+// has been killed is known within moments, though not to all at once.
+const partTime = 20 * millisecond
 
 // ballot is an attempt to change the view.
 type ballot struct {
@@ -49,7 +53,10 @@ type follower struct {
 	code    uint32         // exit status if the own node is not in next
 	adopt   bool           // it is committed somewhere: commit it when prepared
 	done    bool           // prepared and confirmed
+	parting signal.NodeSet // nodes that go and are still heard: if they have ended, or cut us off, their links end any moment
+	parts   uint32         // number of the newest wait for that
 	cutting signal.NodeSet // links that are being closed
+	cut     signal.NodeSet // nodes that were cut off although they were heard, and that may not know it
 
 	told     bool // own blocks have been told to prepare next
 	owed     int  // … that have not answered
@@ -57,6 +64,7 @@ type follower struct {
 	toCommit uint32 // ask of the newest commit
 	owing    int    // blocks that have not confirmed it
 	from     uint8  // leader that committed the view
+	at       int64  // … when
 
 	kept []uint32 // a ViewPrepareReq that waits until a view is adopted
 }
@@ -205,17 +213,44 @@ func (b *Block) prepare(r *signal.ViewReq, by ballot, adopt bool) {
 		return
 	}
 	m.next.Copy(&next)
-	m.single, m.told, m.owed = r.Single, false, 0
+	m.single, m.told, m.owed, m.parting = r.Single, false, 0, signal.NodeSet{}
 	if next.Has(b.node) {
+		gone := r.Gone
 		lost := b.view.Lost(&next)
 		for n := lost.Next(0); n != 0; n = lost.Next(n) {
-			if b.links.Has(n) && !m.cutting.Has(n) {
-				m.cutting.Add(n)
-				kernel.Send[signal.LinkCloseOrd](b.env, b.at(signal.BlockRuntime), b.self, signal.NumLinkCloseOrd).Node = uint32(n)
+			switch {
+			case !b.links.Has(n) || m.cutting.Has(n):
+			case gone.Has(n) || b.hear.silent.Has(n) || b.peers[n].lost || adopt:
+				b.cutOff(n)
+			default:
+				m.parting.Add(n)
 			}
+		}
+		if !m.parting.Empty() {
+			m.parts++
+			b.env.Tick(b.self, partTime, tickPart, m.parts, 0)
 		}
 	}
 	b.prepareOn()
+}
+
+// cutOff closes the link to a node.
+func (b *Block) cutOff(n uint8) {
+	b.mem.parting.Remove(n)
+	b.mem.cutting.Add(n)
+	kernel.Send[signal.LinkCloseOrd](b.env, b.at(signal.BlockRuntime), b.self, signal.NumLinkCloseOrd).Node = uint32(n)
+}
+
+// onPartTick cuts off those that have not ended their links by themselves.
+func (b *Block) onPartTick(parts uint32) {
+	m := &b.mem
+	if parts != m.parts {
+		return
+	}
+	for n := m.parting.Next(0); n != 0; n = m.parting.Next(n) {
+		m.cut.Add(n)
+		b.cutOff(n)
+	}
 }
 
 // sameView tells whether two views are the same in all.
@@ -240,7 +275,7 @@ func (b *Block) prepareOn() {
 	if m.next.Has(b.node) { // who is to leave has only to agree
 		others := m.next.Set()
 		others.Remove(b.node)
-		if !m.cutting.Empty() || !m.adopt && !b.links.Covers(&others) {
+		if !m.cutting.Empty() || !m.parting.Empty() || !m.adopt && !b.links.Covers(&others) {
 			return // what is committed holds even if somebody has been lost since
 		}
 		if !m.told {
@@ -254,13 +289,17 @@ func (b *Block) prepareOn() {
 			return
 		}
 	}
-	m.done = true
 	if m.adopt {
+		m.done = true
 		b.commitNext()
 		return
 	}
-	c := kernel.Send[signal.ViewConf](b.env, peerAt(m.by.leader), b.self, signal.NumViewPrepareConf)
-	c.View, c.Attempt = m.next.Number, m.by.attempt
+	if m.promised != m.by {
+		return // another leader has been promised something since
+	}
+	m.done = true
+	c := kernel.Send[signal.ViewReadyConf](b.env, peerAt(m.by.leader), b.self, signal.NumViewReadyConf)
+	c.View, c.Attempt, c.Cut = m.next.Number, m.by.attempt, m.cut
 }
 
 // tellBlocks sends a view to every block of the own node that has to know it, and counts them.
@@ -269,7 +308,7 @@ func (b *Block) tellBlocks(num uint16, v *view.View, ask uint32, gci signal.GCI,
 	tell := func(a signal.Addr) {
 		r := (*signal.ViewReq)(b.env.Put(a, b.self, num, signal.ViewReqSize(len(v.Members))))
 		r.View, r.Attempt, r.President, r.GCI = v.Number, ask, uint32(v.President), gci.Words()
-		r.Run, r.Single, r.Code, r.Count = b.run, single, 0, uint32(len(v.Members))
+		r.Run, r.Single, r.Code, r.Gone, r.Count = b.run, single, 0, signal.NodeSet{}, uint32(len(v.Members))
 		copy(r.Members(), v.Members)
 		*owed++
 	}
@@ -285,12 +324,8 @@ func (b *Block) tellCommit(gci signal.GCI) {
 	b.tellBlocks(signal.NumViewCommitReq, &b.view, m.ask, gci, b.single, &m.owing)
 }
 
-// onViewPrepareConf hears a block, or a member.
+// onViewPrepareConf hears a block.
 func (b *Block) onViewPrepareConf(r *signal.ViewConf) {
-	if r.From.Block() == signal.BlockMembership {
-		b.onMemberPrepared(r)
-		return
-	}
 	m := &b.mem
 	if !m.on || !m.told || r.View != m.next.Number || r.Attempt != m.ask || m.owed == 0 {
 		b.Stale++
@@ -350,12 +385,13 @@ func (b *Block) commitNext() {
 	joined := b.state == waiting
 	b.view.Copy(&m.next)
 	was := b.single
-	b.single, m.from = m.single, m.by.leader
+	b.single, m.from, m.at = m.single, m.by.leader, b.env.Now()
 	gci := m.gci
 	if joined {
 		b.run = m.run
 	}
 	m.on, m.told, m.done, m.adopt, m.promised = false, false, false, false, ballot{}
+	m.cut, m.parting = signal.NodeSet{}, signal.NodeSet{}
 	b.lead.rest()
 	b.tellCommit(gci)
 	b.hear.forget()
@@ -423,10 +459,16 @@ func (b *Block) goOut() {
 	switch b.mem.code {
 	case exitcode.Lagging:
 		text = "this node did not finish an epoch or a change of the cluster in time, and the others went on without it: see whether its machine is overloaded"
+	case exitcode.Minority:
+		text = "this node does not hear all of the data nodes that hear each other; they go on without it, and it starts again"
 	case exitcode.JoinFailed:
 		text = "a data node that this one copied its data from was lost; the node starts again"
 	}
-	b.exit(max(b.mem.code, exitcode.PutOut), signal.StopRestart, text)
+	code := b.mem.code
+	if code == exitcode.Done {
+		code = exitcode.PutOut
+	}
+	b.exit(code, signal.StopRestart, text)
 }
 
 // agreedToLeave tells whether the own node has agreed to a view without itself. It must not go on by itself any more.

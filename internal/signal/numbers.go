@@ -132,8 +132,9 @@ const (
 
 	// Views of the cluster (view.go).
 	NumViewPrepareReq  // leader → members, membership → own blocks
-	NumViewPrepareConf // back
-	NumViewCommitReq   // the same
+	NumViewPrepareConf // block → membership
+	NumViewReadyConf   // member → leader
+	NumViewCommitReq   // leader → members, membership → own blocks
 	NumViewCommitConf
 	NumTakeoverRep   // president → members, membership → distribution
 	NumHeartbeatRep  // member → members

@@ -24,7 +24,7 @@ var takers = []struct {
 	{[]uint8{BlockMgm}, []uint16{NumEventRep, NumStopConf, NumStopRef, NumReportConf, NumSingleConf, NumListConf}},
 	{[]uint8{BlockClient, BlockMgm}, []uint16{NumNodeStateRep}},
 	{[]uint8{BlockMembership}, []uint16{NumPeerRep, NumStartReq, NumStartConf, NumStartRef, NumPhaseReq, NumPhaseConf, NumJoinRef,
-		NumClusterStopReq, NumStopStepReq, NumStopStepConf, NumViewPrepareReq, NumViewPrepareConf, NumViewCommitReq, NumViewCommitConf,
+		NumClusterStopReq, NumStopStepReq, NumStopStepConf, NumViewPrepareReq, NumViewPrepareConf, NumViewReadyConf, NumViewCommitReq, NumViewCommitConf,
 		NumTakeoverRep, NumHeartbeatRep, NumViewCheckReq, NumViewCheckConf, NumViewRefOrd, NumArbitStartConf, NumArbitOrd,
 		NumArbitChooseConf, NumArbitChooseRef, NumLeaveReq, NumLeaveConf, NumLeaveRef, NumSingleOrd}},
 	{[]uint8{BlockArbitrator}, []uint16{NumArbitStartReq}},

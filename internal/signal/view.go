@@ -20,7 +20,7 @@ const (
 // dynamic id first: all that matters of a member is in there, its state too, so that every change of who holds what and
 // who is primary is a change of the view.
 //
-//	leader --ViewPrepareReq--> all members to come --ViewPrepareConf--> leader
+//	leader --ViewPrepareReq--> all members to come --ViewReadyConf--> leader
 //	leader --ViewCommitReq--> all members          --ViewCommitConf--> president
 //
 // Prepare. A member cuts its links to those that are members no more; its blocks have heard everything from them when
@@ -32,8 +32,8 @@ const (
 // and report what needs a coordinator's decision (OpRep); coordinators finish it. They confirm when nothing of the lost
 // members is left with them; the president then announces the end of the takeover (TakeoverRep).
 //
-// Whoever is to be a member no more, though it can be asked (it stops, or is too slow), gets the prepare before all others,
-// agrees, and ends.
+// Whoever is to be a member no more, though it can be asked (it stops, is too slow, or does not hear all others), gets the
+// prepare before all others, agrees, and ends.
 //
 // A prepare may be followed by another prepare with a higher Attempt and other members, instead of a commit: the newest
 // counts. The first view of a start is committed without a prepare.
@@ -46,6 +46,7 @@ type ViewReq struct {
 	Run       [2]uint32 // random number of this run of the cluster
 	Single    uint32    // the only client that is let in, 0 = all are
 	Code      uint32    // to a node that is no member: exit status with which it ends
+	Gone      NodeSet   // nodes that are members no more and know it: they have agreed to go
 	Count     uint32
 }
 
@@ -62,11 +63,19 @@ func ViewReqSize(members int) uint32 {
 // FreezeMillis is how long transactions may go on using a fragment whose primary is about to change, milliseconds.
 const FreezeMillis = 20
 
-// ViewConf answers both rounds, of blocks to their membership and of members to the leader.
+// ViewConf answers both rounds, of blocks to their membership, and the second one of members to the president.
 type ViewConf struct {
 	Head
 	View    uint32 // as asked
 	Attempt uint32 // as asked
+}
+
+// ViewReadyConf is a member's answer to the leader's ViewPrepareReq.
+type ViewReadyConf struct {
+	Head
+	View    uint32  // as asked
+	Attempt uint32  // as asked
+	Cut     NodeSet // nodes that the sender has cut off although it heard them: they may not know it, and rely on it for a while
 }
 
 // TakeoverRep is the president's word to all members, membership's to the own distribution, and this one's to the own
@@ -213,6 +222,7 @@ func init() {
 	registerAs(NumViewPrepareReq, "ViewPrepareReq", fromData, checkView)
 	registerAs[ViewConf](NumViewPrepareConf, "ViewPrepareConf", fromData, nil)
 	registerAs(NumViewCommitReq, "ViewCommitReq", fromData, checkView)
+	register[ViewReadyConf](NumViewReadyConf, fromData, nil)
 	registerAs[ViewConf](NumViewCommitConf, "ViewCommitConf", fromData, nil)
 	register[TakeoverRep](NumTakeoverRep, fromData, nil)
 	register[HeartbeatRep](NumHeartbeatRep, fromData, nil)
