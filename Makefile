@@ -33,7 +33,7 @@ fuzz: ## every fuzz target for FUZZTIME each (make fuzz FUZZTIME=1h)
 	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)
 
 soak: ## DURATION minutes of failures of real processes, one every 5 s, under load (root; make soak DURATION=60)
-	CGO_ENABLED=0 $(GO) test -count=1 -v -run '^TestSoak$$' -timeout $$(($(DURATION) + 15))m ./internal/e2e/cluster -soak $(DURATION)m -soak.seed $(SEED)
+	CGO_ENABLED=0 $(GO) test -count=1 -v -run '^TestSoak$$' -timeout $$(($(DURATION) + 15))m ./internal/e2e/cluster -soak $(DURATION)m -soak.every 5s -soak.seed $(SEED)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 9

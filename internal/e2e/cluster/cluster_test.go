@@ -13,7 +13,7 @@ func TestTheBankIsRightWithoutFailures(t *testing.T) {
 	for _, kind := range []Kind{Any, Proxies} {
 		c := Start(t, Options{Network: kind, Servers: 1})
 		b := c.NewBank(8)
-		b.Goes(2000)
+		b.Goes(500)
 		t.Logf("longest gap %v", b.Gap())
 		b.Close()
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	soakTime = flag.Duration("soak", 15*time.Second, "how long the soak lasts")
+	soakTime = flag.Duration("soak", 12*time.Second, "how long the soak lasts")
 	soakSeed = flag.Int64("soak.seed", 0, "what decides about failures; 0: the time")
 	soakOnly = flag.String("soak.only", "", "only failures with this in their name")
-	soakGap  = flag.Duration("soak.every", 5*time.Second, "time from one failure to the next")
+	soakGap  = flag.Duration("soak.every", 2*time.Second, "time from one failure to the next")
 )
 
 // soak is a cluster on which somebody inflicts one failure after the other.
