@@ -148,7 +148,10 @@ func (c *Cluster) serverPort(n int) int {
 
 func (c *Cluster) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[ndbd default]\nNoOfReplicas=%d\nDataMemory=64M\nDiskless=1\n", c.o.Replicas)
+	fmt.Fprintf(&b, "[ndbd default]\nNoOfReplicas=%d\nDiskless=1\n", c.o.Replicas)
+	if !slices.ContainsFunc(c.o.Settings, func(s string) bool { return strings.HasPrefix(s, "DataMemory=") }) {
+		b.WriteString("DataMemory=64M\n")
+	}
 	for _, s := range c.o.Settings {
 		b.WriteString(s + "\n")
 	}
@@ -388,12 +391,21 @@ func (c *Cluster) AwaitStarted(nodes ...int) {
 	}
 	e2e.Eventually(c.t, fmt.Sprintf("nodes %v are started", nodes), func() bool {
 		for _, n := range nodes {
-			if p := c.Run(n); p.Ended() {
-				c.t.Fatalf("node %d ended: %v\n%s", n, p.State(), p.tail(2000))
-			}
+			c.mustRun(n)
+		}
+		if slices.IndexFunc(c.servers, func(n int) bool { return !c.Run(n).Ended() }) < 0 {
+			c.mustRun(c.servers[0])
 		}
 		return c.Started(nodes...)
 	})
+}
+
+// mustRun fails the test if a node's process has ended.
+func (c *Cluster) mustRun(node int) {
+	c.t.Helper()
+	if p := c.Run(node); p.Ended() {
+		c.t.Fatalf("node %d ended: %v\n%s", node, p.State(), p.tail(2000))
+	}
 }
 
 // AwaitOut waits until the others have put one node out.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,9 +28,7 @@ func (c *Cluster) starts(node int) int {
 func (c *Cluster) awaitRestart(node, before int) {
 	c.t.Helper()
 	e2e.Eventually(c.t, fmt.Sprintf("node %d starts again by itself", node), func() bool {
-		if p := c.Run(node); p.Ended() {
-			c.t.Fatalf("node %d ended: %v\n%s", node, p.State(), p.tail(2000))
-		}
+		c.mustRun(node)
 		return c.starts(node) > before && c.Started(node)
 	})
 }
@@ -276,4 +275,31 @@ func TestPacketsThatComeLateAreNoFailure(t *testing.T) {
 		t.Error("a node was put out")
 	}
 	b.Close()
+}
+
+// Nodes that get too little of the processor, and are sent more than they can do, are late and not dead.
+func TestBusyNodesAreNotPutOut(t *testing.T) {
+	c := Start(t, Options{DataNodes: 4, Settings: []string{"DataMemory=200M", "MaxNoOfConcurrentTransactions=8192", "MaxNoOfConcurrentOperations=65536"}})
+	load := launch(t, firstClient, filepath.Join(c.dir, "client.log"), nil, "flexAsynch", "--ndb-connectstring="+c.ConnectString(),
+		"-ndbrecord", "-temp", "-t", "8", "-p", "256", "-o", "40", "-a", "4", "-l", "1")
+	t.Cleanup(func() { load.signal(t, syscall.SIGKILL); <-load.done })
+	for range 4 * runtime.NumCPU() { // others want the processor too
+		go func() {
+			for !load.Ended() {
+			}
+		}()
+	}
+	select {
+	case <-load.done:
+	case <-time.After(2 * e2e.Patience):
+		t.Fatalf("the load does not end:\n%s", load.tail(2000))
+	}
+	if !load.State().Success() {
+		t.Errorf("%v\n%s", load.State(), load.tail(2000))
+	}
+	for _, n := range c.data {
+		if log := c.Run(n).tail(1 << 20); c.starts(n) != 1 || strings.Contains(log, "declared dead") {
+			t.Errorf("node %d:\n%s", n, log)
+		}
+	}
 }
