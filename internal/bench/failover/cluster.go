@@ -155,7 +155,7 @@ func (c *cluster) startManagement(ctx context.Context, nodes int, set string) er
 func (c *cluster) config(nodes int, set string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "[ndbd default]\nNoOfReplicas=2\nDataMemory=256M\nDiskless=1\n%s", set)
-	fmt.Fprintf(&s, "[ndb_mgmd]\nNodeId=%d\nHostName=%s\nPortNumber=%d\n", mgmID, c.net.host(0), c.port)
+	fmt.Fprintf(&s, "[ndb_mgmd]\nNodeId=%d\nHostName=%s\nPortNumber=%d\nDataDir=%s\n", mgmID, c.net.host(0), c.port, c.dir)
 	for i := 1; i <= nodes; i++ {
 		fmt.Fprintf(&s, "[ndbd]\nNodeId=%d\nHostName=%s\nDataDir=%s\n", i, c.net.host(i), c.dir)
 	}
