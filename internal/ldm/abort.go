@@ -26,7 +26,7 @@ func (b *Block) onAbortReq(s *signal.Step) {
 		next = 0
 		b.leaveQueue(i, o)
 	} else {
-		b.part(o.row(), o)
+		b.unlink(o.row(), o)
 		o.state = executing
 	}
 	switch {

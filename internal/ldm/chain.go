@@ -20,25 +20,18 @@ import (
 
 func (b *Block) onChainReq(r *signal.PrepareReq) {
 	f := b.known(r.Table, r.Frag)
-	switch {
-	case r.Flags&signal.FlagAgain != 0:
-		if b.hereAlready(f, r) {
+	rest, view := r.Down, r.View
+	if r.View != b.view.Number || r.Flags&signal.FlagAgain != 0 {
+		if b.oddChainReq(f, r) {
 			return
 		}
-	case f.primary && r.View < b.view.Number:
-		// It was on its way here when this node became primary: whoever is above has lost the primary before it.
-		b.env.Mark(kernel.MarkLateChainRefused)
-		b.chainRef(r.From, r.OpRef, codeNotPrimary)
-		return
+		if rest = b.below(r); rest != r.Down { // it may come behind what the one before it on the row has left there in the old view
+			view = b.view.Number
+		}
 	}
-	f.passed = f.passed || r.View > b.view.Number
 	if !b.gone[r.Client.Node()] && !b.outcomes.Admit(r.Client, r.Ack) {
 		b.chainRef(r.From, r.OpRef, codeSessions)
 		return
-	}
-	rest, view := b.below(r), r.View
-	if rest != r.Down { // it may come behind what the one before it on the row has left there in the old view
-		view = b.view.Number
 	}
 	row, ok := f.rows.CheckedRow(r.RowID)
 	if rest[0] == 0 && b.epoch.Open() && (!ok || row.Lock == 0) {
@@ -55,6 +48,23 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 	o.op, o.flags, o.first, o.prev, o.prevOp, o.id = r.Op, r.Flags, r.First, r.From, r.OpRef, r.RowID
 	o.write, o.exclusive, o.view, o.rest = true, true, view, rest
 	b.chainLink(i, o, r, false)
+}
+
+// oddChainReq looks at a request of another view, or one that comes again. True: it is dealt with.
+func (b *Block) oddChainReq(f *fragment, r *signal.PrepareReq) bool {
+	switch {
+	case r.Flags&signal.FlagAgain != 0:
+		if b.hereAlready(f, r) {
+			return true
+		}
+	case f.primary && r.View < b.view.Number:
+		// It was on its way here when this node became primary: whoever is above has lost the primary before it.
+		b.env.Mark(kernel.MarkLateChainRefused)
+		b.chainRef(r.From, r.OpRef, codeNotPrimary)
+		return true
+	}
+	f.passed = f.passed || r.View > b.view.Number
+	return false
 }
 
 // chainLink goes on with a link of a chain that has a record: it is new, or was parked, or comes from a row's queue.
@@ -83,7 +93,7 @@ func (b *Block) chainLink(i uint32, o *operation, r *signal.PrepareReq, resumed 
 		return
 	}
 	if o.ghost && o.stash == nil && !b.keep(o, &r.Head) { // it cannot be made anew from a row
-		b.part(nil, o)
+		b.unlink(nil, o)
 		o.state = executing
 		b.fail(i, o, codeNoOperations)
 		return

@@ -126,7 +126,7 @@ func (b *Block) onCompleteReq(s *signal.Step) {
 	}
 	f, id, hidden, r := o.frag, o.id, o.hidden, o.row()
 	i := s.OpRef
-	b.part(r, o)
+	b.unlink(r, o)
 	b.up(s, o, signal.NumCompleteReq, signal.NumCompleteConf)
 	b.free(i, o)
 	b.release(f, r, id, hidden)

@@ -144,8 +144,12 @@ func (b *Block) link(r *store.RowHead, i uint32, o *operation, up, down uint32) 
 	}
 }
 
-// unlink takes an operation off its row.
+// unlink takes an operation off its row; a ghost, which has none (r is nil), out of the ghosts.
 func (b *Block) unlink(r *store.RowHead, o *operation) {
+	if r == nil {
+		b.unhaunt(o)
+		return
+	}
 	if o.up == pool.None {
 		setTop(r, o.down)
 	} else {

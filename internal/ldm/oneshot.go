@@ -164,7 +164,7 @@ func (b *Block) commitOneShot(i uint32, o *operation, r *store.RowHead, gci [2]u
 	}
 	hidden := o.hidden
 	b.outcomes.Record(o.client, o.seq, gci)
-	b.part(r, o)
+	b.unlink(r, o)
 	switch {
 	case o.prev == 0:
 		b.writeConf(o.client, o.ref, o.tx, gci)

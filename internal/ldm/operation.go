@@ -100,12 +100,8 @@ func (b *Block) haunt(i uint32, o *operation) {
 	f.ghosts = i
 }
 
-// part takes a holding operation off its row, or out of the ghosts.
-func (b *Block) part(r *store.RowHead, o *operation) {
-	if !o.ghost {
-		b.unlink(r, o)
-		return
-	}
+// unhaunt takes an operation out of the ghosts.
+func (b *Block) unhaunt(o *operation) {
 	if o.up == pool.None {
 		o.frag.ghosts = o.down
 	} else {
@@ -202,8 +198,10 @@ func (b *Block) seize(f *fragment) (uint32, *operation) {
 	if o == nil {
 		return i, nil
 	}
-	*o = operation{frag: f, since: b.env.Now(), id: store.NoRow, up: pool.None, down: pool.None, wNext: pool.None, wPrev: pool.None,
-		tcRef: signal.NoRef, prevOp: signal.NoRef, first: signal.NoRef}
+	*o = operation{} // and then field by field: the compiler would make the whole record twice
+	o.frag, o.since = f, b.env.Now()
+	o.id, o.up, o.down, o.wNext, o.wPrev = store.NoRow, pool.None, pool.None, pool.None, pool.None
+	o.tcRef, o.prevOp, o.first = signal.NoRef, signal.NoRef, signal.NoRef
 	f.ops++
 	return i, o
 }

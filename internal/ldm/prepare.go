@@ -169,7 +169,7 @@ func (b *Block) wait(i uint32, o *operation, r *store.RowHead, h *signal.Head) {
 // failHeld ends an operation that holds its row already.
 func (b *Block) failHeld(i uint32, o *operation, r *store.RowHead, code uint32) {
 	f, id := o.frag, o.id
-	b.part(r, o)
+	b.unlink(r, o)
 	o.state = executing
 	b.fail(i, o, code)
 	b.release(f, r, id, false)

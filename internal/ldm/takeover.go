@@ -229,7 +229,6 @@ func (b *Block) takeoverDone() {
 	if b.commit.from != 0 {
 		b.viewConf(&b.commit, signal.NumViewCommitConf)
 	}
-	b.answerOutcomes()
 }
 
 // stale tells whether an operation that another replica passes on was let through before a view that lost somebody of its

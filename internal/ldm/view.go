@@ -92,6 +92,7 @@ func (b *Block) onViewCommitReq(r *signal.ViewReq) {
 		b.grantAll()
 	}
 	b.copyInView()
+	b.answerOutcomes()
 	b.takeoverDone()
 }
 
