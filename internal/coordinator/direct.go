@@ -28,7 +28,7 @@ func (b *Block) direct(i uint32, t *transaction, oi uint32, o *operation) {
 	case undoing:
 		num = signal.NumAbortReq
 	}
-	o.last, o.lastRef = signal.Addr(2*b.taken.round), 0
+	o.lastRef = 0
 	primary := b.view.Primary(b.tables[o.table].home(o.frag))
 	b.about(oi, o, func(r *report) bool {
 		turn := (r.from == primary) == (o.bits&opLast != 0)

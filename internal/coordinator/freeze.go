@@ -6,7 +6,7 @@ package coordinator
 // still have after FreezeMillis and are not past their commit point are rolled back (270).
 //
 // A transaction that the same view takes a member away from is not waited for: it cannot go on before the commit, and
-// then the takeover ends it.
+// then the takeover ends it. One may come to be so after the prepare, so that is looked at again every FreezeMillis.
 
 import (
 	"github.com/cohortdb/cohort/internal/kernel"
@@ -68,11 +68,22 @@ func (b *Block) freezeOver(view, attempt uint32) {
 	if b.ice.asker == 0 || b.ice.view != view || b.ice.attempt != attempt {
 		return
 	}
+	lost := b.view.Lost(&b.next)
 	for i := uint32(0); i < b.txs.High(); i++ {
-		if t := b.txs.Find(i); t != nil && t.bits&txFreeze != 0 && (t.state == active || t.state == held) {
+		t := b.txs.Find(i)
+		if t == nil || t.bits&txFreeze == 0 {
+			continue
+		}
+		if b.hitTx(t, &lost) {
+			t.bits &^= txFreeze
+			b.ice.inWay--
+		} else if t.state == active || t.state == held {
 			b.env.Mark(kernel.MarkFreezeRollback)
 			b.abort(i, t, codeShutdown, signal.NoRef)
 		}
+	}
+	if b.frozen(); b.ice.asker != 0 && !lost.Empty() {
+		b.env.Tick(b.self, signal.FreezeMillis*1_000_000, tickFreeze, view, attempt)
 	}
 }
 

@@ -229,7 +229,9 @@ func (b *Block) onPrepareConf(r *signal.PrepareConf) {
 	}
 	i := o.tx
 	t := b.txs.At(i)
-	o.first, o.last, o.lastRef = r.First, r.From, r.Tail
+	if o.first = r.First; o.bits&opTouched == 0 {
+		o.last, o.lastRef = r.From, r.Tail
+	}
 	if r.First == signal.NoRef {
 		o.state = done
 	} else {

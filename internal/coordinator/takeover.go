@@ -51,8 +51,8 @@ package coordinator
 // order.
 //
 // A further view may lose further members in the middle of all this. Operations that are touched (again) then wait for the
-// reports of that view; what they were told of lives on beside the new reports, the newest of an ldm counts. Others go on
-// with their direct steps. What a commit or an abort once decided, it is always decided the same: a transaction past its
+// reports of that view, and what was reported of them before counts no more. Others go on with their direct steps, or wait
+// for the rest of the reports. What a commit or an abort once decided, it is always decided the same: a transaction past its
 // commit point commits, the others abort.
 //
 // Epochs: what is committed in a takeover carries the epoch that was drawn before, which is older than the present one
@@ -115,7 +115,7 @@ func (b *Block) takeOver(lost, stayed *signal.NodeSet) {
 	}
 	for i := uint32(0); i < b.txs.High(); i++ {
 		if t := b.txs.Find(i); t != nil && b.hitTx(t, lost) {
-			b.touch(i, t, func(o *operation) bool { return b.hit(o, lost) })
+			b.touch(i, t, x.round, func(o *operation) bool { return b.hit(o, lost) })
 		}
 	}
 	if x.missing == 0 {
@@ -123,8 +123,9 @@ func (b *Block) takeOver(lost, stayed *signal.NodeSet) {
 	}
 }
 
-// touch makes operations of a transaction wait for the reports, and rolls it back if that can be.
-func (b *Block) touch(i uint32, t *transaction, which func(o *operation) bool) {
+// touch makes operations of a transaction wait for the reports, and rolls it back if that can be. What was reported before
+// that view counts no more: all that have something of the operation report it anew.
+func (b *Block) touch(i uint32, t *transaction, view uint32, which func(o *operation) bool) {
 	if t.bits&txTouched == 0 {
 		t.bits |= txTouched
 		b.taken.open++
@@ -133,6 +134,7 @@ func (b *Block) touch(i uint32, t *transaction, which func(o *operation) bool) {
 		o := b.ops.At(oi)
 		if o.state != done && o.state != released && which(o) {
 			o.bits = o.bits&^(opDirect|opLast) | opTouched
+			o.last = signal.Addr(2 * view)
 		}
 		oi = o.next
 	}
@@ -190,8 +192,9 @@ func (b *Block) onOpEndRep(r *signal.OpEndRep) {
 	}
 }
 
-// about finds the reports of an operation up to the present round, the newest of each ldm that is a member, and calls f
-// for each until that returns false. What an ldm has reported for a later view is incomplete.
+// about finds the reports of an operation that is or was touched, from that view to the present round, the newest of each
+// ldm that is a member, and calls f for each until that returns false. What an ldm has reported for a later view is
+// incomplete.
 func (b *Block) about(oi uint32, o *operation, f func(r *report) bool) {
 	x := &b.taken
 	if x.heads == nil {
@@ -199,7 +202,7 @@ func (b *Block) about(oi uint32, o *operation, f func(r *report) bool) {
 	}
 	for i := x.heads[oi]; i != pool.None; i = x.reports[i].next {
 		r := &x.reports[i]
-		if r.seq != o.seq || r.view > x.round || !b.view.Has(r.from.Node()) || b.newer(oi, i, r) {
+		if r.seq != o.seq || 2*r.view < uint32(o.last) || r.view > x.round || !b.view.Has(r.from.Node()) || b.newer(oi, i, r) {
 			continue
 		}
 		if !f(r) {
@@ -257,9 +260,12 @@ func (b *Block) touchedByReport(oi uint32) {
 	if o == nil || o.bits&(opTouched|opDirect) != 0 || o.state == done || o.state == released {
 		return
 	}
-	if r := b.reportOf(oi, o, o.primary); r != nil && r.view > b.taken.settled {
+	last := o.last
+	o.last = signal.Addr(2*b.taken.settled + 1)
+	r := b.reportOf(oi, o, o.primary)
+	if o.last = last; r != nil {
 		b.env.Mark(kernel.MarkTouchedByReport)
-		b.touch(o.tx, b.txs.At(o.tx), func(p *operation) bool { return p == o })
+		b.touch(o.tx, b.txs.At(o.tx), r.view, func(p *operation) bool { return p == o })
 	}
 }
 
@@ -318,13 +324,23 @@ func (b *Block) decideOp(i uint32, t *transaction, oi uint32, o *operation) {
 		b.goDirect(i, t, oi, o)
 	case applying:
 		b.env.Mark(kernel.MarkCommitDirect)
+		b.survives(oi, o)
 		b.goDirect(i, t, oi, o)
 	case applied:
+		b.survives(oi, o)
 		o.bits |= opDirect
-		o.last, o.lastRef = 0, 0
+		o.lastRef = 0
 	case releasing:
 		b.goDirect(i, t, oi, o)
 	}
+}
+
+// survives sees to it that somebody has a write that is past its commit point and not complete: of each node group a node
+// with all its data is left, and it was in the chain.
+func (b *Block) survives(oi uint32, o *operation) {
+	n := 0
+	b.about(oi, o, func(*report) bool { n++; return true })
+	invariant.That(n > 0, "a survivor has every write that is being committed")
 }
 
 // takenOver tells membership, once, that nothing of lost members is left here.
