@@ -15,6 +15,7 @@ var (
 	soakTime = flag.Duration("soak", 12*time.Second, "how long the soak lasts")
 	soakSeed = flag.Int64("soak.seed", 0, "what decides about failures; 0: the time")
 	soakOnly = flag.String("soak.only", "", "only failures with this in their name")
+	soakNode = flag.Int("soak.victim", 0, "only this data node fails, so that the others run long; 0: any")
 	soakGap  = flag.Duration("soak.every", 2*time.Second, "time from one failure to the next")
 )
 
@@ -154,12 +155,16 @@ func (s *soak) choose() failure {
 func (s *soak) fail() {
 	s.t.Helper()
 	f, victim := s.choose(), s.pick(s.data)
+	if *soakNode != 0 {
+		victim = *soakNode
+	}
 	s.bank.Gap()
 	began := time.Now()
 	over := s.Upset("node %d: %s", victim, f.name)
 	mend := f.inflict(s, victim)
 	s.bank.Goes(200)
-	s.worst[f.name] = max(s.worst[f.name], s.bank.Gap())
+	gap := s.bank.Gap()
+	s.worst[f.name] = max(s.worst[f.name], gap)
 	mend()
 	s.AwaitAll()
 	s.AwaitArbitrator()
@@ -168,7 +173,7 @@ func (s *soak) fail() {
 	s.count[f.name]++
 	s.back[f.name] = max(s.back[f.name], took)
 	s.bank.Goes(200)
-	s.t.Logf("%s node %d %s: well again after %v", began.Format("15:04:05.000"), victim, f.name, took.Round(time.Millisecond))
+	s.t.Logf("%s node %d %s: longest gap %v, well again after %v", began.Format("15:04:05.000"), victim, f.name, gap.Round(time.Millisecond), took.Round(time.Millisecond))
 }
 
 // measure notes how much memory everybody has.
