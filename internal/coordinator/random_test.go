@@ -496,6 +496,9 @@ func (l *load) wholeOrNot(x *clientTx, rows map[uint32]uint32) {
 }
 
 func (l *load) finish() {
+	if l.stage != steady || l.phase != 0 {
+		l.t.Fatalf("seed %d: the change to view %d does not end (%d), or that of the epoch (%d); %v owe an answer", l.seed, l.next.Number, l.stage, l.phase, l.owes)
+	}
 	for _, x := range l.txs {
 		if !x.ended {
 			l.t.Fatalf("seed %d: transaction %d of session %d does not end (%d batches left)", l.seed, x.num, x.session, x.batches)

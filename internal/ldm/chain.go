@@ -52,13 +52,13 @@ func (b *Block) onChainReq(r *signal.PrepareReq) {
 
 // oddChainReq looks at a request of another view, or one that comes again. True: it is dealt with.
 func (b *Block) oddChainReq(f *fragment, r *signal.PrepareReq) bool {
+	again := r.Flags&signal.FlagAgain != 0
 	switch {
-	case r.Flags&signal.FlagAgain != 0:
-		if b.hereAlready(f, r) {
-			return true
-		}
-	case f.primary && r.View < b.view.Number:
-		// It was on its way here when this node became primary: whoever is above has lost the primary before it.
+	case again && b.hereAlready(f, r):
+		return true
+	case f.primary && (again || r.View < b.view.Number):
+		// It was on its way here when this node became primary: whoever is above has lost the primary before it, or is no
+		// primary any more.
 		b.env.Mark(kernel.MarkLateChainRefused)
 		b.chainRef(r.From, r.OpRef, codeNotPrimary)
 		return true
