@@ -183,12 +183,12 @@ func TestABusyPort(t *testing.T) {
 }
 
 func TestASettingWithoutEffectIsTold(t *testing.T) {
-	o, _, err := parse([]string{"--dir", t.TempDir(), "--mgm-port", "0", "--set", "HeartbeatIntervalDbApi=2000"})
+	o, _, err := parse([]string{"--dir", t.TempDir(), "--mgm-port", "0", "--set", "TimeBetweenWatchDogCheck=2000"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p, err := makePlan(o, machine{})
-	if err != nil || len(p.warnings) != 1 || !strings.Contains(p.warnings[0], "HeartbeatIntervalDbApi") {
+	if err != nil || len(p.warnings) != 1 || !strings.Contains(p.warnings[0], "TimeBetweenWatchDogCheck") {
 		t.Fatalf("%v, %+v", err, p)
 	}
 }
