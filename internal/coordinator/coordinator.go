@@ -95,6 +95,9 @@ const (
 	wantCommit
 )
 
+// beganShift makes nanoseconds a unit of about a millisecond.
+const beganShift = 20
+
 // transaction is one transaction's record.
 type transaction struct {
 	client     signal.Addr
@@ -105,7 +108,7 @@ type transaction struct {
 	hashNext   uint32
 	heldNext   uint32
 	lastActive int64  // when its client last asked for something or was answered, ns
-	began      uint32 // when it was opened, ms
+	began      uint32 // when it was opened, 2^beganShift ns
 	running    uint32 // operations whose prepare is not answered
 	batch      uint32 // operations that the next TxConf answers
 	writes     uint32

@@ -34,8 +34,9 @@ func (b *Block) lines() []signal.TransactionLine {
 		if t == nil {
 			continue
 		}
-		l := signal.TransactionLine{Client: t.client, Tx: t.num, AgeMillis: uint32(now/1_000_000) - t.began,
+		l := signal.TransactionLine{Client: t.client, Tx: t.num, AgeMillis: uint32(uint64(uint32(now>>beganShift)-t.began) << beganShift / 1_000_000),
 			IdleMillis: uint32((now - t.lastActive) / 1_000_000)}
+		l.AgeMillis = max(l.AgeMillis, l.IdleMillis) // that it began is known a little less exactly
 		switch t.state {
 		case active:
 			l.State = signal.TxIsActive

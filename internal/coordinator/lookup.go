@@ -39,7 +39,7 @@ func (b *Block) begin(client signal.Addr, num uint32) (uint32, *transaction) {
 	}
 	p := b.bucket(client, num)
 	*t = transaction{client: client, num: num, head: pool.None, tail: pool.None, hashNext: *p, heldNext: pool.None,
-		failRef: signal.NoRef, began: uint32(b.env.Now() / 1_000_000)}
+		failRef: signal.NoRef, began: uint32(b.env.Now() >> beganShift)}
 	*p = i
 	b.clients[client.Node()].open++
 	b.sessions[sessionHash(client)]++
@@ -67,9 +67,12 @@ func (b *Block) end(i uint32, t *transaction) {
 	if bits&(txFreeze|txTouched) != 0 {
 		b.untie(bits)
 	}
-	b.closeTables()
-	b.clients[node].open--
-	b.clientDone(node)
-	b.stopDone()
-	b.singleDone()
+	c := &b.clients[node]
+	c.open--
+	if b.closing != 0 || c.failing || b.stopping || b.single.asker != 0 { // somebody waits for ends
+		b.closeTables()
+		b.clientDone(node)
+		b.stopDone()
+		b.singleDone()
+	}
 }
