@@ -50,7 +50,7 @@ const (
 	codeShutdown       = 270  // rolled back because the node is being stopped, or the primary of a row moves
 	codeDeadlock       = 274  // rolled back because it waited in a circle
 	codeStopping       = 280  // the node is being stopped
-	codeSessions       = 4006 // too many sessions keep outcomes here
+	codeSessions       = 4006 // too many sessions
 	codeNoTable        = 284  // the coordinator does not know the table
 	codeOldVersion     = 241  // the client's table or map is out of date
 	codeDropping       = 283  // the table is being dropped
@@ -67,7 +67,7 @@ type Config struct {
 	MaxTransactions int
 	MaxOperations   int
 	MaxTables       int   // table ids are below it
-	Sessions        int   // whose outcomes are kept at once
+	Sessions        int   // that it works for at once
 	MaxWrites       int   // writes of one transaction (MaxDMLOperationsPerTransaction)
 	InactiveTimeout int64 // without a request of the client in an open transaction; 0 = none
 	InactiveCheck   int64 // how often that is checked
@@ -204,9 +204,9 @@ type Block struct {
 	ice   freeze
 	taken takeover
 
-	epoch    epochs
-	outcomes *outcome.Table
-	clients  [256]client // by node
+	epoch   epochs
+	acks    *outcome.Acks
+	clients [256]client // by node
 	// sessions counts open transactions by a hash of their sessions: one that ends with none needs no search.
 	sessions [sessionHashes]uint32
 	closes   uint32 // table closes so far
@@ -224,11 +224,11 @@ type Block struct {
 func New(env *kernel.Env, cfg Config) *Block {
 	b := &Block{
 		env: env, cfg: cfg,
-		self:     signal.MakeAddr(env.Node(), signal.BlockTC, uint16(cfg.Instance)),
-		txs:      pool.New[transaction](cfg.MaxTransactions),
-		ops:      pool.New[operation](cfg.MaxOperations),
-		tables:   make([]table, cfg.MaxTables),
-		outcomes: outcome.New(cfg.Sessions),
+		self:   signal.MakeAddr(env.Node(), signal.BlockTC, uint16(cfg.Instance)),
+		txs:    pool.New[transaction](cfg.MaxTransactions),
+		ops:    pool.New[operation](cfg.MaxOperations),
+		tables: make([]table, cfg.MaxTables),
+		acks:   outcome.NewAcks(cfg.Sessions),
 	}
 	n := 64
 	for n < cfg.MaxTransactions {
@@ -265,7 +265,7 @@ func (b *Block) Deliver(h *signal.Head) {
 	case signal.NumAbortConf:
 		b.onAbortConf(signal.As[signal.StepConf](h))
 	case signal.NumAckOrd:
-		b.outcomes.Ack(h.From, signal.As[signal.AckOrd](h).Ack)
+		b.acks.Ack(h.From, signal.As[signal.AckOrd](h).Ack)
 	case signal.NumCloseOrd:
 		b.onCloseOrd(h)
 	case signal.NumEpochPrepareReq:
@@ -309,15 +309,15 @@ func (b *Block) onStatReq(r *signal.StatReq) {
 	ref := r.Ref
 	c := kernel.Send[signal.StatConf](b.env, r.From, b.self, signal.NumStatConf)
 	*c = signal.StatConf{Head: c.Head, Ref: ref, Transactions: uint32(b.txs.Used()), Operations: uint32(b.ops.Used()),
-		Outcomes: uint32(b.outcomes.Sessions())}
+		Outcomes: uint32(b.acks.Sessions())}
 }
 
 // Transactions is how many transactions are open, Operations how many operation records are in use, Sessions how
-// many sessions have outcomes kept here.
+// many sessions are known.
 func (b *Block) Transactions() int { return b.txs.Used() }
 
 // Operations is the number of operation records in use.
 func (b *Block) Operations() int { return b.ops.Used() }
 
-// Sessions is the number of sessions whose outcomes are kept.
-func (b *Block) Sessions() int { return b.outcomes.Sessions() }
+// Sessions is the number of sessions that are known: each may have commits whose outcomes ldms keep.
+func (b *Block) Sessions() int { return b.acks.Sessions() }

@@ -1,6 +1,6 @@
 package coordinator
 
-// Clients that end or vanish: their open transactions are rolled back, their outcomes forgotten.
+// Clients that end or vanish: their open transactions are rolled back, their sessions forgotten.
 
 import (
 	"github.com/cohortdb/cohort/internal/kernel"
@@ -31,7 +31,7 @@ func (b *Block) onCloseOrd(h *signal.Head) {
 	if n, session := h.From.Node(), h.From.Instance(); session == 0 && b.clients[n].open > 0 || b.sessions[sessionHash(h.From)] > 0 {
 		b.rollBack(n, session)
 	}
-	b.outcomes.Forget(h.From)
+	b.acks.Forget(h.From)
 }
 
 func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
@@ -39,7 +39,7 @@ func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
 	c := &b.clients[n]
 	c.failing, c.asker = true, r.From
 	b.rollBack(n, 0)
-	b.outcomes.ForgetNode(n)
+	b.acks.ForgetNode(n)
 	b.clientDone(n)
 }
 
@@ -52,5 +52,5 @@ func (b *Block) clientDone(n uint8) {
 	c.failing = false
 	f := kernel.Send[signal.NodeFailConf](b.env, c.asker, b.self, signal.NumNodeFailConf)
 	f.Node = uint32(n)
-	b.outcomes.ForgetNode(n)
+	b.acks.ForgetNode(n)
 }

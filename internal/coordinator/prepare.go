@@ -58,7 +58,7 @@ func (b *Block) start(r *signal.KeyReq) (uint32, *transaction) {
 	case b.clients[r.From.Node()].failing:
 		b.Stale++
 		return pool.None, nil
-	case !b.outcomes.Admit(r.From, r.Ack):
+	case !b.acks.Admit(r.From, r.Ack):
 		code = codeSessions
 	default:
 		if i, t := b.begin(r.From, r.Tx); t != nil {
@@ -146,7 +146,7 @@ func (b *Block) wants(i uint32, t *transaction, commit bool, seq uint32) {
 	t.want = wantExecute
 	if commit {
 		t.want, t.seq = wantCommit, seq
-		if seq != 0 && !b.outcomes.InWindow(t.client, seq) {
+		if seq != 0 && !b.acks.InWindow(t.client, seq) {
 			b.abort(i, t, codeProtocol, signal.NoRef)
 			return
 		}
@@ -195,7 +195,7 @@ func (b *Block) onTxReq(r *signal.TxReq) {
 		return
 	}
 	t.lastActive = b.env.Now()
-	b.outcomes.Ack(r.From, r.Ack)
+	b.acks.Ack(r.From, r.Ack)
 	switch r.Action {
 	case signal.TxExecute:
 		b.wants(i, t, false, 0)

@@ -43,7 +43,7 @@ func MemorySum(c *Config, l *Layout) []Item {
 		{fmt.Sprintf("coordinators (%d): transactions", tcs), tcs * int64(c.MaxTransactions) * coordinator.TransactionBytes},
 		{fmt.Sprintf("coordinators (%d): operations", tcs), tcs * int64(c.MaxOperations) * coordinator.OperationBytes},
 		{fmt.Sprintf("ldms (%d): operations", ldms), ldms * int64(c.MaxLocalOperations) * ldm.OperationBytes},
-		{fmt.Sprintf("outcomes of %d sessions, at most", c.Sessions), (tcs + ldms) * int64(c.Sessions) * outcome.RingBytes},
+		{fmt.Sprintf("outcomes of %d sessions, at most", c.Sessions), int64(c.Sessions) * (ldms*outcome.RingBytes + tcs*outcome.AckBytes)},
 		{fmt.Sprintf("%d tables, at most", c.Dictionary.MaxTables), int64(c.Dictionary.MaxTables) * tableBytes},
 		{"send buffers, at most", c.SendMemory},
 		{fmt.Sprintf("threads (%d)", l.Threads), int64(l.Threads) * threadBytes},

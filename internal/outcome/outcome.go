@@ -5,7 +5,7 @@
 // costs a store, and an acknowledgement costs a comparison, with no list to maintain. A client never has more
 // than Window commits beyond its acknowledgement, so a live entry is never overwritten.
 //
-// A Table belongs to one block (a coordinator or an ldm). It allocates a ring when a session first commits
+// A Table belongs to one ldm; a coordinator needs only how far sessions have heard (Acks). A Table allocates a ring when a session first commits
 // there, up to its bound; it never allocates per outcome. It holds no pointers into the Go heap besides the rings.
 package outcome
 
