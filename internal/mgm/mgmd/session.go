@@ -100,6 +100,7 @@ func (s *Server) open(ctx context.Context, conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		// A holder of a node id whose machine is gone is noticed within seconds, so that it can come back elsewhere.
 		tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3})
+		unconfirmed(tcp, 6000)
 	}
 	go func() {
 		defer s.busy.Done()
