@@ -46,7 +46,7 @@ func (l *load) fail() {
 	case 0:
 		l.kill()
 	case 1:
-		if l.stage == steady && len(l.failing) == 0 {
+		if l.stage == steady && !l.away() {
 			ms := slices.Clone(l.view.Members)
 			m := &ms[l.rng.IntN(len(ms))]
 			m.State = signal.MemberFollowing + uint32(l.rng.IntN(2))
@@ -87,6 +87,7 @@ func (l *load) kill() {
 	away := len(l.failing) > 0
 	for _, a := range l.blocksOf(n) {
 		delete(l.failing, a)
+		delete(l.ups, a)
 	}
 	var ms []signal.Member
 	of := &l.view

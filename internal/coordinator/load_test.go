@@ -62,6 +62,7 @@ type load struct {
 	dist    [7]dist              // by node
 	slow    int                  // place in pairs of a queue that is served only when all others are empty
 	failing map[signal.Addr]bool // blocks whose NodeFailConf is awaited; the client is away meanwhile
+	ups     map[signal.Addr]bool // ldms that have not heard that it is back
 
 	change // of the view, in failover_test.go
 
@@ -89,7 +90,7 @@ type dist struct {
 func newLoad(t *testing.T, seed uint64, s shape) *load {
 	l := &load{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, uint64(s.nodes*1000+s.replicas*100+s.threads*10+s.ldms))), shape: s,
 		sites: make([][]*site, s.nodes+1), queues: map[[2]int][][]byte{}, txs: map[[2]uint32]*clientTx{}, fate: map[uint32]*clientTx{},
-		counters: map[uint32]uint32{}, maybe: map[uint32]uint32{}, rows: map[place]*seen{}, failing: map[signal.Addr]bool{}, fresh: 1000}
+		counters: map[uint32]uint32{}, maybe: map[uint32]uint32{}, rows: map[place]*seen{}, failing: map[signal.Addr]bool{}, ups: map[signal.Addr]bool{}, fresh: 1000}
 	tight := l.rng.IntN(3) == 0 // records are short
 	for n := 1; n <= s.nodes; n++ {
 		l.sites[n] = l.newNode(uint8(n), tight)
@@ -106,6 +107,9 @@ func newLoad(t *testing.T, seed uint64, s shape) *load {
 	}
 	return l
 }
+
+// away tells whether the client has no links.
+func (l *load) away() bool { return len(l.failing)+len(l.ups) > 0 }
 
 // alive are the nodes that have not been killed, lowest first.
 func (l *load) alive() (ns []uint8) {
@@ -349,7 +353,7 @@ func (l *load) drain(from int, kind signal.Peer, e *kernel.Env) {
 			if h.To.Node() != clientNode {
 				to = siteKey(l.siteOf(h.To))
 			}
-			if k := [2]int{from, to}; len(l.failing) == 0 || from != clientNode<<8 && to != clientNode<<8 { // else there is no link
+			if k := [2]int{from, to}; !l.away() || from != clientNode<<8 && to != clientNode<<8 { // else there is no link
 				if _, known := l.queues[k]; !known {
 					l.pairs = append(l.pairs, k)
 				}
@@ -420,6 +424,9 @@ func (l *load) deliver(s *site, p unsafe.Pointer) {
 		b.Deliver(h)
 		b.Invariants()
 	case signal.BlockLDM:
+		if h.Num == signal.NumNodeUpRep {
+			delete(l.ups, h.To)
+		}
 		b := s.ldms[h.To.Instance()]
 		b.Deliver(h)
 		b.Invariants()

@@ -421,28 +421,15 @@ func (l *load) failClient() {
 	})
 }
 
+// clientIsBack tells every ldm so; its links open when all have heard it.
 func (l *load) clientIsBack() {
 	l.blocks(func(a signal.Addr) {
 		if a.Block() == signal.BlockLDM {
 			e := l.sites[a.Node()][0].env
 			kernel.Send[signal.NodeUpRep](e, a, signal.MakeAddr(a.Node(), signal.BlockDictionary, 0), signal.NumNodeUpRep).Node = clientNode
+			l.ups[a] = true
 		}
 	})
-	for l.nodeUpPending() {
-		l.step()
-	}
-}
-
-// nodeUpPending tells whether an ldm has still to hear that the client is back: its links open only then.
-func (l *load) nodeUpPending() bool {
-	for _, k := range l.pairs {
-		for _, b := range l.queues[k] {
-			if (*signal.Head)(unsafe.Pointer(&b[0])).Num == signal.NumNodeUpRep {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (l *load) work() {
@@ -454,7 +441,7 @@ func (l *load) work() {
 	l.rest()
 	l.counters = map[uint32]uint32{}
 	for i := range 60 {
-		if len(l.failing) == 0 {
+		if !l.away() {
 			l.begin()
 		}
 		if l.shape.kills > 0 && i > 10 {
@@ -465,11 +452,11 @@ func (l *load) work() {
 		}
 		switch l.rng.IntN(40) {
 		case 0:
-			if len(l.failing) == 0 {
+			if !l.away() {
 				l.closeSession(l.session())
 			}
 		case 1:
-			if len(l.failing) == 0 && l.rng.IntN(2) == 0 {
+			if !l.away() && l.rng.IntN(2) == 0 {
 				l.failClient()
 			}
 		case 2:
