@@ -17,7 +17,15 @@ import (
 //     the client was told that it committed, or is told so when it asks,
 //   - every change of the view ends.
 func TestRandomFailures(t *testing.T) {
-	runLoads(t, []shape{{2, 2, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 1}, {4, 2, 2, 2, 1, 2}, {3, 3, 1, 1, 1, 2}, {3, 3, 2, 1, 2, 2}, {4, 4, 1, 1, 1, 3}, {6, 3, 1, 1, 1, 3}})
+	marks := runLoads(t, []shape{{2, 2, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 1}, {4, 2, 2, 2, 1, 2}, {3, 3, 1, 1, 1, 2}, {3, 3, 2, 1, 2, 2}, {4, 4, 1, 1, 1, 3}, {6, 3, 1, 1, 1, 3}})
+	if *seeds != 0 || testing.Short() || t.Failed() {
+		return
+	}
+	for m := kernel.MarkFreezeRollback; m <= kernel.MarkTakeoverMixed; m++ {
+		if !marks.Has(m) {
+			t.Errorf("no run came to the place %q", m)
+		}
+	}
 }
 
 type viewStage uint8

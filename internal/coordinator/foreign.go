@@ -100,9 +100,6 @@ func (b *Block) takeForeign() {
 
 // judge decides one transaction.
 func (b *Block) judge(ops []foreign) {
-	if ops[0].tc == b.self {
-		b.env.Mark(kernel.MarkLeftOver)
-	}
 	applied := 0
 	d := decision{tc: ops[0].tc, client: ops[0].client, tx: ops[0].tx}
 	commit := false
@@ -122,9 +119,7 @@ func (b *Block) judge(ops []foreign) {
 	case !commit:
 		b.env.Mark(kernel.MarkTakeoverAborts)
 		return
-	case applied == 0:
-		b.env.Mark(kernel.MarkTakeoverRemembers)
-	case applied < len(ops):
+	case applied > 0 && applied < len(ops):
 		b.env.Mark(kernel.MarkTakeoverMixed)
 	}
 	if !known {

@@ -31,7 +31,8 @@ func TestRandomLoad(t *testing.T) {
 	runLoads(t, []shape{{1, 1, 1, 1, 1, 0}, {1, 1, 3, 2, 2, 0}, {2, 2, 1, 1, 1, 0}, {2, 2, 2, 2, 2, 0}, {4, 2, 2, 2, 1, 0}, {3, 3, 2, 1, 2, 0}, {4, 4, 1, 1, 1, 0}})
 }
 
-func runLoads(t *testing.T, shapes []shape) {
+// runLoads runs a number of seeds for each shape, and tells which seldom places they came to.
+func runLoads(t *testing.T, shapes []shape) (marks kernel.Marks) {
 	n := *seeds
 	if n == 0 {
 		n = 40
@@ -51,10 +52,16 @@ func runLoads(t *testing.T, shapes []shape) {
 					l := newLoad(t, seed, s)
 					l.work()
 					l.finish()
+					for _, sites := range l.sites {
+						for _, s := range sites {
+							marks.Add(s.env.Marks())
+						}
+					}
 				}()
 			}
 		})
 	}
+	return marks
 }
 
 type readValue struct {

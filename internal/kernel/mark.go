@@ -27,14 +27,10 @@ const (
 	MarkAbortUnreported
 	// MarkCommitDirect: an own transaction that was committing lost a member of a chain.
 	MarkCommitDirect
-	// MarkLeftOver: an ldm reported an operation that its coordinator had ended.
-	MarkLeftOver
 	// MarkTakeoverAborts: nobody had applied anything of a transaction of a lost coordinator.
 	MarkTakeoverAborts
 	// MarkTakeoverMixed: some had applied their part of a transaction of a lost coordinator, others not.
 	MarkTakeoverMixed
-	// MarkTakeoverRemembers: nobody had applied anything of a transaction any more that an earlier takeover was to commit.
-	MarkTakeoverRemembers
 	// MarkEpochRunAgain: a new president ran the change to the newest epoch once more.
 	MarkEpochRunAgain
 	// MarkEpochPulled: in that change some members were in an older epoch than others.
@@ -163,8 +159,7 @@ var markNames = [MarkMax]string{
 
 	MarkFreezeRollback: "freeze rolled back", MarkDeadlock: "deadlock found", MarkLateAnswer: "late answer", MarkTakeoverAgain: "takeover again",
 	MarkTouchedByReport: "touched by its primary's report", MarkAbortUnreported: "touched and not reported", MarkCommitDirect: "commit finished directly",
-	MarkLeftOver: "left over", MarkTakeoverAborts: "takeover aborts", MarkTakeoverMixed: "takeover with mixed states",
-	MarkTakeoverRemembers:   "takeover remembers a commit",
+	MarkTakeoverAborts: "takeover aborts", MarkTakeoverMixed: "takeover with mixed states",
 	MarkEpochRunAgain:       "epoch run again",
 	MarkEpochPulled:         "epoch pulled forward",
 	MarkEpochHeld:           "epoch held by a takeover",
