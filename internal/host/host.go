@@ -268,20 +268,28 @@ func (h *Host) bug(l *loop, reason any, stack []byte) {
 		e.Text = v.Error()
 	}
 	e.Text = fmt.Sprintf("thread %d: %s", l.index, e.Text)
-	var err error
+	h.abrupt.Store(true)
+	h.Stop(e)
+	for _, s := range l.list { // the others are to hear of the end at once, however slow the disk is
+		closeSocket(s.fd)
+	}
+	trace := ""
 	if h.cfg.TracesKept > 0 {
 		name := traceName(h.cfg.TraceDir, h.cfg.Node, h.cfg.TracesKept)
-		if err = writeTrace(name, h.cfg.Node, l.index, e.Text, stack, &l.trace); err == nil {
-			e.Trace = name
+		if err := writeTrace(name, h.cfg.Node, l.index, e.Text, stack, &l.trace); err == nil {
+			trace = name
 		} else {
 			h.cfg.Log("the last signals could not be written: %v", err)
 		}
 	}
-	if e.Trace == "" {
+	if trace == "" {
 		h.cfg.Log("%s\n%s", e.Text, stack)
 	}
-	h.abrupt.Store(true)
-	h.Stop(e)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.exit.Trace == "" {
+		h.exit.Trace = trace
+	}
 }
 
 // control takes what the core says to the runtime.

@@ -102,6 +102,7 @@ func (p *process) exec(args []string, failures, ended int) error {
 		return strings.HasPrefix(v, failuresVariable+"=") || strings.HasPrefix(v, putOutVariable+"=")
 	})
 	env = append(env, fmt.Sprintf("%s=%d", failuresVariable, failures), fmt.Sprintf("%s=%d", putOutVariable, ended))
+	p.log.flush()
 	err = syscall.Exec(self, append(slices.Clone(front), args...), env)
 	return fail(exitcode.Config, "cannot start anew: %v", err)
 }

@@ -57,6 +57,7 @@ func run(name string, multi bool, args []string, stdout, stderr io.Writer) int {
 	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(interrupts)
 	p := &process{name: name, multi: multi, args: args, settings: s, log: newLogger(stdout, name), interrupts: interrupts}
+	defer p.log.flush()
 	if err := p.serve(); err != nil {
 		var f *failure
 		if !errors.As(err, &f) {

@@ -2,8 +2,10 @@ package noded
 
 import (
 	"errors"
+	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -92,10 +94,12 @@ func TestEventsAreLoggedByLevelAndSeverity(t *testing.T) {
 	} {
 		w.Reset()
 		l.event(&c.e)
+		l.flush()
 		if (w.Len() > 0) != c.logged {
 			t.Errorf("%v: %q", c.e, &w)
 		}
 	}
+	l.flush()
 	if !regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[ndbd\] WARNING  -- Node 1: look\n$`).MatchString(w.String()) {
 		t.Error(w.String())
 	}
@@ -108,7 +112,9 @@ func TestMoreMemoryThanTheMachineHas(t *testing.T) {
 	p.config.DataMemory, p.config.CopyMemory = 7<<30, 2<<30
 	for machine, want := range map[int64]string{0: "", 9 << 30: "", 8 << 30: "may take 9216 MB, and this machine has 8192 MB"} {
 		w.Reset()
-		if err := p.fits(machine); err != nil || !strings.Contains(w.String(), want) || want == "" && w.Len() > 0 {
+		err := p.fits(machine)
+		p.log.flush()
+		if err != nil || !strings.Contains(w.String(), want) || want == "" && w.Len() > 0 {
 			t.Errorf("%d: %v\n%s", machine, err, &w)
 		}
 	}
@@ -119,5 +125,30 @@ func TestMoreMemoryThanTheMachineHas(t *testing.T) {
 	}
 	if err := p.fits(9 << 30); err != nil {
 		t.Error(err)
+	}
+}
+
+// A reader who has stopped reading stops nobody: lines are lost then, and counted.
+func TestALogThatIsNotReadStopsNobody(t *testing.T) {
+	r, w := io.Pipe()
+	l := newLogger(w, "ndbd")
+	for i := range 2 * linesMost {
+		l.info("line %d", i)
+	}
+	go func() {
+		l.flush()
+		w.Close()
+	}()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Count(string(text), "\n")
+	m := regexp.MustCompile(`WARNING  -- (\d+) lines are missing here`).FindStringSubmatch(string(text))
+	if m == nil {
+		t.Fatalf("%d lines of %d, and no word about the others", lines, 2*linesMost)
+	}
+	if lost, _ := strconv.Atoi(m[1]); lost+lines-1 != 2*linesMost {
+		t.Errorf("%d lines and %d lost, of %d", lines-1, lost, 2*linesMost)
 	}
 }

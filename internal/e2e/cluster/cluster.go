@@ -310,6 +310,27 @@ func (c *Cluster) reason(at time.Time) string {
 	return ""
 }
 
+// starved tells whether a node has said that this machine did not let it run shortly before a time: then it may have been
+// put out although nobody did anything to it. On a machine with more to do than it can that happens.
+func (c *Cluster) starved(at time.Time) bool {
+	for _, n := range c.data {
+		text, err := os.ReadFile(c.Run(n).log)
+		if err != nil {
+			continue
+		}
+		for _, line := range strings.Split(string(text), "\n") {
+			if !strings.Contains(line, "did not run for ") || len(line) < len(time.DateTime) {
+				continue
+			}
+			said, err := time.ParseInLocation(time.DateTime, line[:len(time.DateTime)], time.Local)
+			if err == nil && said.After(at.Add(-10*time.Second)) && said.Before(at.Add(time.Second)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Management calls f with a session with some management server that answers, until it gives no error.
 func (c *Cluster) Management(what string, f func(context.Context, *mgmclient.Client) error) {
 	c.t.Helper()
