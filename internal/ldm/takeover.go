@@ -259,10 +259,11 @@ func (b *Block) hereAlready(f *fragment, r *signal.PrepareReq) bool {
 		b.chainConf(r.From, r.OpRef, gci)
 		return true
 	}
-	if b.outcomes.Keeps(r.Client) {
+	if r.Op == signal.OpUpdate && b.outcomes.Keeps(r.Client) {
 		return false
 	}
-	// The client is gone, and with it what was known of its commits; nobody will be told. The row shows it.
+	// The client is gone, or was when this came first, and with it what was known of its commits; nobody will be told. The
+	// row shows it.
 	row, ok := f.rows.CheckedRow(r.RowID)
 	q := prepareRequest(r)
 	switch {
