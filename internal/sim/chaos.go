@@ -377,6 +377,12 @@ func (c *chaos) comeBack(id uint8) {
 	case signal.PeerMgm:
 		x.cluster.restartManager(x.cluster.mgms[firstManager-id])
 	default:
+		for _, d := range x.cluster.nodes { // a management server gives its id away again when no data node knows it any more
+			if d.proc.alive() && (d.proc.ends[id] != nil || d.proc.taken[id]) {
+				x.net.at(x.net.now+10*millisecond, func() { c.comeBack(id) })
+				return
+			}
+		}
 		x.load.restarted(x.cluster, x.apis[id-firstClient])
 	}
 }

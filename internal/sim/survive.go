@@ -127,6 +127,9 @@ func (x *run) arbitrable(v *view.View, ids []uint8) bool {
 	}
 	a := x.net.procs[who]
 	for _, id := range ids {
+		if a == nil || x.watch.of(id).ticketLife != a.life {
+			return false
+		}
 		p := x.net.procs[id]
 		if a == nil || !linked(p, a) || !x.net.sound(p, a) || !x.net.sound(a, p) {
 			return false

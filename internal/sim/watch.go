@@ -13,6 +13,7 @@ type watch struct {
 	nodes [signal.MaxDataNode + 1]watched
 	// agreed is the members of each view, as the first node to commit it had them.
 	agreed []agreement
+	lives [256]int // of arbitrators: the process that took a ticket last
 	// settled: there are tables, so that a cluster which begins from nothing has lost something.
 	settled bool
 	// happened is called when something begins during which a fault is interesting.
@@ -25,6 +26,7 @@ type watched struct {
 	view       view.View // committed; number 0: none yet
 	arbitrator uint8     // as it was told; 0 = nobody
 	ticketView uint32    // of its ticket
+	ticketLife int       // process of the arbitrator that has the ticket
 	stopping   bool      // it was asked to stop
 	asked      int64     // when
 	// out is when a view without it was committed somewhere else, though it was a member; 0 = never.
@@ -84,11 +86,12 @@ func (w *watch) see(h *signal.Head) {
 	case signal.NumArbitOrd:
 		r := signal.As[signal.ArbitStartConf](h)
 		s := w.of(h.To.Node())
-		s.arbitrator, s.ticketView = uint8(r.Node), r.View
+		s.arbitrator, s.ticketView, s.ticketLife = uint8(r.Node), r.View, w.lives[r.Node&0xff]
 	case signal.NumArbitStartConf:
 		if r := signal.As[signal.ArbitStartConf](h); r.Code == 0 {
 			s := w.of(h.To.Node())
-			s.arbitrator, s.ticketView = h.From.Node(), r.View
+			w.lives[h.From.Node()] = w.x.net.procs[h.From.Node()].life
+			s.arbitrator, s.ticketView, s.ticketLife = h.From.Node(), r.View, w.lives[h.From.Node()]
 		}
 	case signal.NumEpochPrepareReq:
 		if h.From.Node() != h.To.Node() {
