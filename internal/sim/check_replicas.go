@@ -10,7 +10,7 @@ import (
 )
 
 // checkReplicas demands that all replicas of each fragment hold the same rows: row id, key, columns, epoch, no lock, a
-// right checksum, and in free slots the epoch of the delete.
+// right checksum.
 func checkReplicas(x *run) {
 	for _, r := range x.load.tables {
 		f := x.load.opened[tableKey{x.apis[0], r}]
