@@ -13,7 +13,7 @@ type watch struct {
 	nodes [signal.MaxDataNode + 1]watched
 	// agreed is the members of each view, as the first node to commit it had them.
 	agreed []agreement
-	lives [256]int // of arbitrators: the process that took a ticket last
+	lives  [256]int // of arbitrators: the process that took a ticket last
 	// settled: there are tables, so that a cluster which begins from nothing has lost something.
 	settled bool
 	// happened is called when something begins during which a fault is interesting.
