@@ -5,7 +5,7 @@
 //	# what is wrong then, in a sentence
 //	seeds: 200             at most so many seeds are run
 //	args: --faults all     of cohort sim
-//	found: words           a complaint must contain one of these lines' words
+//	found: words           the complaint must contain the words of one of these lines; without such a line any will do
 //
 // It is never applied to the tree: the changed files are written elsewhere, and the binary is built with `go build
 // -overlay`. A hunk is found by its lines, wherever they are now; one whose lines are gone, or are there twice, does not
@@ -96,8 +96,8 @@ func (m *Mutant) parse(text string) error {
 			return fmt.Errorf("line %d is no line of a patch: %q", i+1, line)
 		}
 	}
-	if m.What == "" || len(m.Found) == 0 || len(m.files) == 0 {
-		return fmt.Errorf("a mutant says what is wrong, how it is found, and changes a file")
+	if m.What == "" || len(m.files) == 0 {
+		return fmt.Errorf("a mutant says what is wrong, and changes a file")
 	}
 	return nil
 }

@@ -101,6 +101,9 @@ func (m *Mutant) hunt(t *testing.T, bin string) string {
 			}
 		}
 		for _, c := range complaints {
+			if len(m.Found) == 0 {
+				return c
+			}
 			for _, f := range m.Found {
 				if strings.Contains(c, f) {
 					return c
