@@ -17,7 +17,7 @@ import (
 //     the client was told that it committed, or is told so when it asks,
 //   - every change of the view ends.
 func TestRandomFailures(t *testing.T) {
-	marks := runLoads(t, []shape{{2, 2, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 1}, {4, 2, 2, 2, 1, 2}, {3, 3, 1, 1, 1, 2}, {3, 3, 2, 1, 2, 2}, {4, 4, 1, 1, 1, 3}, {6, 3, 1, 1, 1, 3}})
+	marks := runLoads(t, []shape{{2, 2, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 1}, {4, 2, 2, 2, 1, 2}, {3, 3, 1, 1, 1, 2}, {3, 3, 2, 1, 2, 2}, {4, 4, 1, 1, 1, 3}, {6, 3, 1, 1, 1, 3}}, false)
 	if *seeds != 0 || testing.Short() || t.Failed() {
 		return
 	}
@@ -50,11 +50,14 @@ type change struct {
 
 // fail lets a node die, or changes who is primary, now and then.
 func (l *load) fail() {
+	if l.returns && l.rng.IntN(2) == 0 {
+		l.comeBack()
+	}
 	switch l.rng.IntN(25) {
 	case 0:
 		l.kill()
 	case 1:
-		if l.stage == steady && !l.away() {
+		if l.stage == steady && !l.away() && l.back == 0 {
 			ms := slices.Clone(l.view.Members)
 			m := &ms[l.rng.IntN(len(ms))]
 			m.State = signal.MemberFollowing + uint32(l.rng.IntN(2))
@@ -70,14 +73,27 @@ func (l *load) kill() {
 		return
 	}
 	n := ns[l.rng.IntN(len(ns))]
+	group := func(n uint8) uint8 { return (n - 1) / uint8(l.shape.replicas) }
 	peers := 0
 	for _, m := range ns {
-		if (m-1)/uint8(l.shape.replicas) == (n-1)/uint8(l.shape.replicas) {
+		if group(m) == group(n) && m != n && l.serves(m) {
 			peers++
 		}
 	}
-	if peers == 1 {
+	if peers == 0 && l.serves(n) {
 		return
+	}
+	back := l.back
+	l.endNode(n)
+	if back != 0 && back != n && group(back) == group(n) { // whoever it copies from may be gone
+		l.endNode(back)
+	}
+}
+
+// endNode ends a node.
+func (l *load) endNode(n uint8) {
+	if l.back == n {
+		l.comingBack = comingBack{returns: l.returns, joined: l.joined, left: l.left}
 	}
 	for _, s := range l.sites[n] {
 		s.dead = true
@@ -194,6 +210,7 @@ func (l *load) viewGoesOn(must bool) (did bool) {
 
 func (l *load) tell(n uint8, num uint16) {
 	putView(l.sites[n][0].env, l.blocksOf(n), num, &l.next, l.attempt)
+	l.toldNewcomer(n, num)
 	for _, a := range l.blocksOf(n) {
 		l.owes[a] = true
 	}
@@ -242,5 +259,5 @@ func (l *load) ask(x *clientTx) {
 	key := x.keys[x.asking]
 	x.askedAt = l.primary(key)
 	r := kernel.Send[signal.OutcomeReq](l.client, x.askedAt, signal.MakeAddr(clientNode, signal.BlockClient, x.session), signal.NumOutcomeReq)
-	*r = signal.OutcomeReq{Head: r.Head, Tx: x.num, Seq: x.seq, Node: uint32(x.at.Node()), DynamicID: uint32(x.at.Node()), Table: 3, Frag: uint16(l.frag(key))}
+	*r = signal.OutcomeReq{Head: r.Head, Tx: x.num, Seq: x.seq, Node: uint32(x.at.Node()), DynamicID: x.dynamicID, Table: 3, Frag: uint16(l.frag(key))}
 }

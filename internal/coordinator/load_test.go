@@ -54,6 +54,7 @@ type load struct {
 	queues map[[2]int][][]byte // from and to: node<<8 | thread; the client is clientNode<<8
 	pairs  [][2]int
 	layout *schema.Layout
+	def    []byte // of the table
 	chains [][]signal.Addr
 
 	gci     signal.GCI
@@ -64,7 +65,8 @@ type load struct {
 	failing map[signal.Addr]bool // blocks whose NodeFailConf is awaited; the client is away meanwhile
 	ups     map[signal.Addr]bool // ldms that have not heard that it is back
 
-	change // of the view, in failover_test.go
+	change     // of the view, in failover_test.go
+	comingBack // in comeback_test.go
 
 	txs      map[[2]uint32]*clientTx // by session and number
 	lastTx   uint32
@@ -119,6 +121,16 @@ func (l *load) alive() (ns []uint8) {
 		}
 	}
 	return ns
+}
+
+// president is the one that leads changes of the epoch.
+func (l *load) president() uint8 {
+	for _, m := range l.view.Members {
+		if !l.sites[m.Node][0].dead {
+			return uint8(m.Node)
+		}
+	}
+	return l.alive()[0]
 }
 
 func (l *load) newNode(n uint8, tight bool) []*site {
@@ -204,31 +216,37 @@ func (l *load) createTable() {
 		}
 		l.chains = append(l.chains, c)
 	}
-	for n := 1; n <= s.nodes; n++ {
-		e := l.sites[n][0].env
-		dict := signal.MakeAddr(uint8(n), signal.BlockDictionary, 0)
-		putView(e, l.blocksOf(uint8(n)), signal.NumViewCommitReq, &l.view, 1)
-		for f, c := range l.chains {
-			for _, a := range c {
-				if a.Node() != uint8(n) {
-					continue
-				}
-				r := (*signal.FragCreateReq)(e.Put(a, dict, signal.NumFragCreateReq, uint32(unsafe.Sizeof(signal.FragCreateReq{}))+signal.Pad(uint32(len(b)))))
-				r.Ref, r.Table, r.Version, r.Frag, r.Replicas, r.DefLen = 0, 3, 1, uint32(f), uint32(s.replicas), uint32(len(b))
-				r.Chain = [signal.MaxReplicas]signal.Addr{}
-				copy(r.Chain[:], c)
-				copy(r.Def(), b)
+	l.def = b
+	for n := uint8(1); int(n) <= s.nodes; n++ {
+		putView(l.sites[n][0].env, l.blocksOf(n), signal.NumViewCommitReq, &l.view, 1)
+		l.createAt(n)
+	}
+}
+
+// createAt makes the table at a node.
+func (l *load) createAt(n uint8) {
+	b, e := l.def, l.sites[n][0].env
+	dict := signal.MakeAddr(n, signal.BlockDictionary, 0)
+	for f, c := range l.chains {
+		for _, a := range c {
+			if a.Node() != n {
+				continue
 			}
-		}
-		for k := range s.tcs {
-			r := (*signal.TableOpenReq)(e.Put(signal.MakeAddr(uint8(n), signal.BlockTC, uint16(k)), dict, signal.NumTableOpenReq,
-				signal.TableOpenSize(uint32(len(b)), 0, uint32(fragments))))
-			r.Ref, r.Table, r.Version, r.Fragments, r.Buckets, r.DefLen = 0, 3, 1, uint32(fragments), 0, uint32(len(b))
-			clear(r.Chains())
+			r := (*signal.FragCreateReq)(e.Put(a, dict, signal.NumFragCreateReq, uint32(unsafe.Sizeof(signal.FragCreateReq{}))+signal.Pad(uint32(len(b)))))
+			r.Ref, r.Table, r.Version, r.Frag, r.Replicas, r.DefLen = 0, 3, 1, uint32(f), uint32(len(c)), uint32(len(b))
+			r.Chain = [signal.MaxReplicas]signal.Addr{}
+			copy(r.Chain[:], c)
 			copy(r.Def(), b)
-			for f, c := range l.chains {
-				copy(r.Chains()[f*signal.MaxReplicas:], c)
-			}
+		}
+	}
+	for k := range l.shape.tcs {
+		r := (*signal.TableOpenReq)(e.Put(signal.MakeAddr(n, signal.BlockTC, uint16(k)), dict, signal.NumTableOpenReq,
+			signal.TableOpenSize(uint32(len(b)), 0, uint32(len(l.chains)))))
+		r.Ref, r.Table, r.Version, r.Fragments, r.Buckets, r.DefLen = 0, 3, 1, uint32(len(l.chains)), 0, uint32(len(b))
+		clear(r.Chains())
+		copy(r.Def(), b)
+		for f, c := range l.chains {
+			copy(r.Chains()[f*signal.MaxReplicas:], c)
 		}
 	}
 }
@@ -262,7 +280,7 @@ func (l *load) epoch() {
 // round begins a round of an epoch change, led by the president.
 func (l *load) round(phase int, num uint16) {
 	l.phase = phase
-	president := l.alive()[0]
+	president := l.president()
 	for _, n := range l.alive() {
 		l.owed[n] = true
 		kernel.Send[signal.EpochReq](l.sites[president][0].env, distribution(n), distribution(president), num).GCI = l.gci.Words()
@@ -280,7 +298,7 @@ func (l *load) onEpoch(s *site, h *signal.Head) {
 	gci := signal.JoinGCI((*signal.EpochConf)(unsafe.Pointer(h)).GCI)
 	answer := func() {
 		num := []uint16{signal.NumEpochPrepareConf, signal.NumEpochCommitConf}[which]
-		kernel.Send[signal.EpochConf](s.env, distribution(l.alive()[0]), distribution(s.node), num).GCI = gci.Words()
+		kernel.Send[signal.EpochConf](s.env, distribution(l.president()), distribution(s.node), num).GCI = gci.Words()
 	}
 	switch {
 	case h.Num == signal.NumEpochPrepareReq || h.Num == signal.NumEpochCommitReq:
@@ -438,6 +456,10 @@ func (l *load) deliver(s *site, p unsafe.Pointer) {
 			}
 		}
 	case signal.BlockDistribution:
+		if h.Num == signal.NumCopyStartConf {
+			l.onCopied(signal.As[signal.CopyStartConf](h))
+			return
+		}
 		l.onEpoch(s, h)
 	case signal.BlockMembership:
 		l.onViewConf(h)
@@ -554,7 +576,7 @@ func (l *load) compare() map[uint32]uint32 {
 	for f, c := range l.chains {
 		var first []string
 		for _, a := range c {
-			if l.siteOf(a).dead {
+			if !l.serves(a.Node()) {
 				continue
 			}
 			fr := l.siteOf(a).ldms[a.Instance()].Fragment(3, uint32(f))

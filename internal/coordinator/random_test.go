@@ -28,11 +28,12 @@ var firstSeed = flag.Uint64("first-seed", 1, "where they begin")
 //   - the epochs of a row's changes do not go back, at no replica,
 //   - at rest all replicas are equal, no record, copy or lock is left, and no memory of rows that were deleted.
 func TestRandomLoad(t *testing.T) {
-	runLoads(t, []shape{{1, 1, 1, 1, 1, 0}, {1, 1, 3, 2, 2, 0}, {2, 2, 1, 1, 1, 0}, {2, 2, 2, 2, 2, 0}, {4, 2, 2, 2, 1, 0}, {3, 3, 2, 1, 2, 0}, {4, 4, 1, 1, 1, 0}})
+	runLoads(t, []shape{{1, 1, 1, 1, 1, 0}, {1, 1, 3, 2, 2, 0}, {2, 2, 1, 1, 1, 0}, {2, 2, 2, 2, 2, 0}, {4, 2, 2, 2, 1, 0}, {3, 3, 2, 1, 2, 0}, {4, 4, 1, 1, 1, 0}}, false)
 }
 
-// runLoads runs a number of seeds for each shape, and tells which seldom places they came to.
-func runLoads(t *testing.T, shapes []shape) (marks kernel.Marks) {
+// runLoads runs a number of seeds for each shape, in which nodes that were killed come back or not, and tells which seldom
+// places they came to.
+func runLoads(t *testing.T, shapes []shape, returns bool) (marks kernel.Marks) {
 	n := *seeds
 	if n == 0 {
 		n = 40
@@ -50,6 +51,7 @@ func runLoads(t *testing.T, shapes []shape) (marks kernel.Marks) {
 						}
 					}()
 					l := newLoad(t, seed, s)
+					l.returns = returns
 					l.work()
 					l.finish()
 					for _, sites := range l.sites {
@@ -57,6 +59,7 @@ func runLoads(t *testing.T, shapes []shape) (marks kernel.Marks) {
 							marks.Add(s.env.Marks())
 						}
 					}
+					marks.Add(&l.left)
 				}()
 			}
 		})
@@ -83,6 +86,7 @@ type clientTx struct {
 	whole     bool        // it writes rows of its own, each once, and none of them can fail alone
 	keys      []uint32    // that it writes
 	at        signal.Addr // where it went: its coordinator, or the ldm of a transaction of one operation
+	dynamicID uint32      // of that node
 	seq       uint32      // of its commit, 0 = not asked for
 	asking    int         // which of its writes it has asked about; -1 = none
 	askedAt   signal.Addr
@@ -161,6 +165,9 @@ func (l *load) send(num uint16, to signal.Addr, x *clientTx, ref, seq uint32, op
 	r.KeyLen, r.DataLen = 4, uint16(n)
 	*(*uint32)(r.Key()) = key
 	copy(unsafe.Slice((*byte)(r.Data()), n), data)
+	if m := l.view.Member(to.Node()); m != nil {
+		x.dynamicID = m.DynamicID
+	}
 	if x.at = to; !signal.IsRead(op) {
 		x.keys = append(x.keys, key)
 	}
@@ -231,7 +238,7 @@ func (l *load) batch(x *clientTx, start bool) {
 
 // coordinator chooses one.
 func (l *load) coordinator() signal.Addr {
-	ns := l.alive()
+	ns := slices.DeleteFunc(l.alive(), func(n uint8) bool { return !l.serves(n) })
 	return signal.MakeAddr(ns[l.rng.IntN(len(ns))], signal.BlockTC, uint16(l.rng.IntN(l.shape.tcs)))
 }
 
@@ -447,7 +454,11 @@ func (l *load) work() {
 	}
 	l.rest()
 	l.counters = map[uint32]uint32{}
-	for i := range 60 {
+	loops := 60
+	if l.returns {
+		loops = 150
+	}
+	for i := range loops {
 		if !l.away() {
 			l.begin()
 		}
@@ -537,7 +548,7 @@ func (l *load) finish() {
 	}
 	for f, c := range l.chains {
 		for _, a := range c {
-			if l.siteOf(a).dead {
+			if !l.serves(a.Node()) {
 				continue
 			}
 			fr := l.siteOf(a).ldms[a.Instance()].Fragment(3, uint32(f))

@@ -36,7 +36,7 @@ func (b *Block) onNodeFailRep(r *signal.NodeFailRep) {
 		b.nfailing++
 	}
 	b.failing[n] = r.From
-	b.gone[n] = true
+	b.gone[n], b.changed[n] = true, b.copier.refs
 	if signal.Peer(r.Kind) == signal.PeerAPI {
 		for i := uint32(0); i < b.ops.High(); i++ {
 			if o := b.ops.Find(i); o != nil && o.state == waiting && o.oneShot() && o.prev == 0 && o.client.Node() == n {
@@ -63,6 +63,11 @@ func (b *Block) clientDone(n uint8) {
 	b.nfailing--
 	c := kernel.Send[signal.NodeFailConf](b.env, to, b.self, signal.NumNodeFailConf)
 	c.Node = uint32(n)
+}
+
+func (b *Block) onNodeUpRep(r *signal.NodeUpRep) {
+	n := uint8(r.Node)
+	b.gone[n], b.changed[n] = false, b.copier.refs
 }
 
 // onSingleOrd lets one client in, or all. What others wait for is given up; what they have under way ends by itself.

@@ -96,7 +96,7 @@ func (b *Block) install(f *fragment, body []byte, count uint32) uint32 {
 			if len(body) < 4 || session.Block() != signal.BlockClient {
 				return codeBadRun
 			}
-			if !b.gone[session.Node()] && b.outcomes.Admit(session, *(*uint32)(unsafe.Pointer(&body[0]))) {
+			if n := session.Node(); !b.gone[n] && b.changed[n] < f.target.ref && b.outcomes.Admit(session, *(*uint32)(unsafe.Pointer(&body[0]))) {
 				b.outcomes.Record(session, h.n, h.gci)
 			}
 			body = body[4:]

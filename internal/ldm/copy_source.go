@@ -59,7 +59,7 @@ func (b *Block) onCopyReq(r *signal.CopyReq) {
 	b.detach(f, r.From) // it asks anew
 	f.attached = below{r.From, f.attached[0], f.attached[1]}
 	f.source = &copying{to: r.From, ref: r.Ref, since: uint64(signal.JoinGCI(r.GCI))}
-	b.order(f)
+	b.line(f)
 	b.copyRun(f)
 }
 
@@ -83,7 +83,7 @@ func (b *Block) detach(f *fragment, a signal.Addr) {
 	if c := f.source; c != nil && c.to == a {
 		f.source = nil
 	}
-	b.order(f)
+	b.line(f)
 }
 
 func (b *Block) copyRef(to signal.Addr, ref, table, frag, code uint32) {

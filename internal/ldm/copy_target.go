@@ -166,8 +166,8 @@ func (b *Block) onCopyTick() {
 	})
 }
 
-// copied is the fragment that a signal of a copy is about, nil if it is about one that is not under way any more.
-func (b *Block) copied(table, frag, ref uint32, from signal.Addr) *fragment {
+// underWay is the fragment that a signal of a copy is about, nil if it is about one that is not under way any more.
+func (b *Block) underWay(table, frag, ref uint32, from signal.Addr) *fragment {
 	f := b.fragment(table, frag)
 	if f == nil || f.dropping || f.target.ref != ref || f.target.from != from || f.target.state != copyAsked && f.target.state != copyRunning {
 		b.Stale++
@@ -177,7 +177,7 @@ func (b *Block) copied(table, frag, ref uint32, from signal.Addr) *fragment {
 }
 
 func (b *Block) onCopyRef(r *signal.CopyRef) {
-	f := b.copied(r.Table, r.Frag, r.Ref, r.From)
+	f := b.underWay(r.Table, r.Frag, r.Ref, r.From)
 	if f == nil {
 		return
 	}
@@ -193,7 +193,7 @@ func (b *Block) onCopyRef(r *signal.CopyRef) {
 }
 
 func (b *Block) onCopyRowsOrd(r *signal.CopyRowsOrd) {
-	f := b.copied(r.Table, r.Frag, r.Ref, r.From)
+	f := b.underWay(r.Table, r.Frag, r.Ref, r.From)
 	if f == nil {
 		return
 	}

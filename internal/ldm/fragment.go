@@ -18,10 +18,13 @@ type fragment struct {
 	homes  int                             // how many of them are used
 
 	// What follows from the view (view.go).
-	primary bool   // in the committed view it is the primary
-	frozen  bool   // … and will not be in the one that is prepared: it takes no new operations
-	down    below  // at the primary: who takes a write behind it, next first
-	touched uint32 // number of the newest view that lost a member of its node group
+	primary bool                            // in the committed view it is the primary
+	frozen  bool                            // … and will not be in the one that is prepared: it takes no new operations
+	down    below                           // at the primary: who takes a write behind it, next first
+	order   [signal.MaxReplicas]signal.Addr // who takes a write, primary first, but for those that copy the fragment
+	// arrangedIn is the number of the newest view in which that has changed, or somebody copies the fragment.
+	arrangedIn uint32
+	touched    uint32 // number of the newest view that lost a member of its node group
 	// passed: a primary of a newer view than the committed one has let an operation through: what is read here may be older
 	// than what somebody has read there.
 	passed bool
@@ -82,6 +85,8 @@ func (b *Block) fragCreate(r *signal.FragCreateReq) (*fragment, uint32) {
 		here = here || b.view.Ldm(p) == b.self
 	}
 	invariant.That(here, "a fragment replica is created at an ldm of its home")
+	f.arrangedIn = b.view.Number - 1
+	b.view.Chain(f.places(), &f.order)
 	b.chain(f)
 	l := t.layout
 	f.rows = store.NewFragment(b.arena, store.Layout{KeyFixed: l.KeyFixed, FixedSize: l.FixedSize, HasVar: l.HasVar()})

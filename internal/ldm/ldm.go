@@ -114,7 +114,8 @@ type Block struct {
 	shots    [256]uint32      // node → its writes without a coordinator under way here, as primary or further down
 	failing  [256]signal.Addr // node → who is owed a NodeFailConf
 	nfailing int
-	gone     [256]bool // clients that have failed and are not back: late signals about them leave no outcome
+	changed  [256]uint32 // node → CopyReqs that had been sent when it failed last, or came back: an older copy knows it as it was
+	gone     [256]bool   // clients that have failed and are not back: late signals about them leave no outcome
 
 	lockLines []signal.LockLine // of a list being made
 	probed    []passedProbe     // probes that have passed lately; nil until the first
@@ -196,7 +197,7 @@ func (b *Block) Deliver(h *signal.Head) {
 	case signal.NumNodeFailRep:
 		b.onNodeFailRep(signal.As[signal.NodeFailRep](h))
 	case signal.NumNodeUpRep:
-		b.gone[uint8(signal.As[signal.NodeUpRep](h).Node)] = false
+		b.onNodeUpRep(signal.As[signal.NodeUpRep](h))
 	case signal.NumDrainReq:
 		b.onDrainReq(signal.As[signal.DrainReq](h))
 	case signal.NumSingleOrd:

@@ -179,7 +179,9 @@ func (b *Block) failHeld(i uint32, o *operation, r *store.RowHead, code uint32) 
 func (b *Block) executed(i uint32, o *operation, r *store.RowHead, q *request) {
 	o.first, o.view = i, b.view.Number
 	if o.write {
-		o.rest = o.frag.down
+		if o.rest = o.frag.down; o.up != pool.None {
+			b.follow(o)
+		}
 	}
 	if o.oneShot() {
 		b.executedOneShot(i, o, r, q)
@@ -192,6 +194,19 @@ func (b *Block) executed(i uint32, o *operation, r *store.RowHead, q *request) {
 		c.TcRef, c.OpSeq, c.First, c.Tail = o.tcRef, o.seq, i, i
 	}
 	b.dropStash(o)
+}
+
+// follow lets a change go the way of what its transaction has changed on the row before, if that came through here too:
+// the order of the replicas may be another one by now, and on two ways the later change could arrive first.
+func (b *Block) follow(o *operation) {
+	for i := o.up; i != pool.None; {
+		x := b.ops.At(i)
+		if x.write && x.prev == 0 {
+			o.rest, o.view = x.rest, max(x.view, o.frag.touched)
+			return
+		}
+		i = x.up
+	}
 }
 
 // passOn sends a change down the chain.
@@ -283,7 +298,7 @@ func (b *Block) applyAtBackup(i uint32, o *operation, q *request, h *signal.Head
 	if !same || r.Lock == 0 && o.op == signal.OpInsert {
 		// An insert of a coordinator's may come where there is a row: behind a delete by its transaction that is undone here
 		// already, by a direct step, or by one that came along the chain of an older view.
-		invariant.That(f.primary || same && o.tc != 0, "a row id means the same row on every replica")
+		invariant.That(f.primary || o.tc != 0 && (same || !b.inOrder(o)), "a row id means the same row on every replica")
 		b.fail(i, o, codeNotPrimary)
 		return false
 	}
@@ -300,8 +315,15 @@ func (b *Block) applyAtBackup(i uint32, o *operation, q *request, h *signal.Head
 	return true
 }
 
-// queue lets an operation below the primary wait behind what an older view has left on its row or slot. Who is primary
-// himself by now has given the row or slot to somebody else, and refuses.
+// inOrder tells whether an operation comes in the order in which the primary lets operations through: all come the same
+// way. Else it may overtake the AbortReq of one before it, or that one itself.
+func (b *Block) inOrder(o *operation) bool {
+	return o.view > o.frag.arrangedIn && o.view <= b.view.Number
+}
+
+// queue lets an operation below the primary wait behind what has come there before in another order of the replicas: of an
+// older view, or before one was taken in to copy. Who is primary himself by now has given the row or slot to somebody else,
+// and refuses.
 func (b *Block) queue(i uint32, o *operation, r *store.RowHead, h *signal.Head) {
 	switch {
 	case o.frag.primary:
@@ -314,7 +336,7 @@ func (b *Block) queue(i uint32, o *operation, r *store.RowHead, h *signal.Head) 
 	}
 	last := pool.None
 	for k := top(r); k != pool.None; k = b.ops.At(k).down {
-		if x := b.ops.At(k); x.state != waiting && x.view >= o.view {
+		if x := b.ops.At(k); x.state != waiting && b.inOrder(x) && b.inOrder(o) {
 			invariant.Failf("operation %d of view %d is on the row of operation %d of view %d, below the primary", k, x.view, i, o.view)
 		}
 		last = k

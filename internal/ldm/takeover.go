@@ -254,27 +254,33 @@ func (b *Block) hereAlready(f *fragment, r *signal.PrepareReq) bool {
 		b.takeoverDone()
 		return true
 	}
-	if gci, known := b.outcomes.Find(r.Client, r.Seq); known {
-		b.env.Mark(kernel.MarkAgainCommitted)
-		b.chainConf(r.From, r.OpRef, gci)
-		return true
-	}
-	if r.Op == signal.OpUpdate && b.outcomes.Keeps(r.Client) {
-		return false
-	}
-	// The client is gone, or was when this came first, and with it what was known of its commits; nobody will be told. The
-	// row shows it.
+	// What is known of the client's commits may be of an earlier life of it, so the row has a say too.
 	row, ok := f.rows.CheckedRow(r.RowID)
 	q := prepareRequest(r)
+	gci, known := b.outcomes.Find(r.Client, r.Seq)
 	switch {
-	case !ok && r.Op == signal.OpDelete && !f.copying():
-		b.chainConf(r.From, r.OpRef, signal.GCI(f.rows.SlotGCI(r.RowID)).Words())
-	case ok && row.Lock == 0 && r.Op != signal.OpDelete && f.isImage(row, &q):
-		b.chainConf(r.From, r.OpRef, [2]uint32{row.GCILo, row.GCIHi})
-	default:
+	case !ok && f.copying():
+		if !known {
+			return false
+		}
+	case !ok && r.Op == signal.OpDelete:
+		if !known {
+			gci = signal.GCI(f.rows.SlotGCI(r.RowID)).Words()
+		}
+	case !ok || row.Lock != 0 || r.Op == signal.OpDelete || !f.isImage(row, &q):
 		return false
+	case known:
+	case r.Op == signal.OpUpdate && b.outcomes.Keeps(r.Client):
+		return false // an update that changes nothing
+	default: // the client is gone, and with it what was known of its commits; nobody will be told
+		gci = [2]uint32{row.GCILo, row.GCIHi}
 	}
-	b.env.Mark(kernel.MarkAgainSeen)
+	mark := kernel.MarkAgainCommitted
+	if !known {
+		mark = kernel.MarkAgainSeen
+	}
+	b.env.Mark(mark)
+	b.chainConf(r.From, r.OpRef, gci)
 	return true
 }
 

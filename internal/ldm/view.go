@@ -105,11 +105,25 @@ func (b *Block) chain(f *fragment) {
 	if c := f.source; c != nil && !f.isAttached(c.to) {
 		f.source = nil
 	}
-	b.order(f)
+	var order [signal.MaxReplicas]signal.Addr
+	if b.view.Chain(f.places(), &order); order != f.order || b.copied(f) {
+		f.order, f.arrangedIn = order, b.view.Number
+	}
+	b.line(f)
 }
 
-// order says who takes a write behind the primary: those that copy the fragment, then the others as the view has them.
-func (b *Block) order(f *fragment) {
+// copied tells whether somebody may copy the fragment.
+func (b *Block) copied(f *fragment) bool {
+	for _, p := range f.places() {
+		if b.view.State(p.Node()) == signal.MemberRecovering {
+			return true
+		}
+	}
+	return false
+}
+
+// line says who takes a write behind the primary: those that copy the fragment, then the others as the view has them.
+func (b *Block) line(f *fragment) {
 	f.down = below{}
 	if !f.primary {
 		return
@@ -121,9 +135,7 @@ func (b *Block) order(f *fragment) {
 			k++
 		}
 	}
-	var c [signal.MaxReplicas]signal.Addr
-	n := b.view.Chain(f.places(), &c)
-	copy(f.down[k:], c[1:n])
+	copy(f.down[k:], f.order[1:])
 }
 
 func (f *fragment) isAttached(a signal.Addr) bool {
