@@ -59,8 +59,7 @@ func TestRandomViews(t *testing.T) {
 		return
 	}
 	for _, m := range []kernel.Mark{kernel.MarkThawed, kernel.MarkParkedDropped, kernel.MarkOrphan, kernel.MarkBecameTail, kernel.MarkSentAgain,
-		kernel.MarkAgainCommitted, kernel.MarkLateChainRefused, kernel.MarkQueuedBelow, kernel.MarkGhost, kernel.MarkCopyLater,
-		kernel.MarkCopyLaterSent, kernel.MarkCopyLaterGone, kernel.MarkOutcomeHeld} {
+		kernel.MarkAgainCommitted, kernel.MarkGhost, kernel.MarkCopyLater, kernel.MarkCopyLaterSent, kernel.MarkOutcomeHeld} {
 		if !marks.Has(m) {
 			t.Errorf("no run came to the place %q", m)
 		}
