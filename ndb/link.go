@@ -92,11 +92,37 @@ func (k *keeper) run(ctx context.Context) {
 		if errors.As(err, &no) && (no.code == signal.RefuseTaken || no.code == signal.RefuseNotReady) {
 			pause = refused
 		}
+		k.rest(ctx, pause)
+		pause = min(2*pause, most)
+	}
+}
+
+// rest waits, but not long for a node that the others say comes back.
+func (k *keeper) rest(ctx context.Context, pause time.Duration) {
+	const coming = 20 * time.Millisecond
+	begin := time.Now()
+	for {
+		k.c.mu.Lock()
+		st, watch := k.c.state.Load(), k.c.watch
+		k.c.mu.Unlock()
+		left := pause
+		if st.view.Node(k.node).Coming {
+			left, watch = min(pause, coming), nil
+		}
+		left -= time.Since(begin)
+		if left <= 0 {
+			return
+		}
+		timer := time.NewTimer(left)
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-timer.C:
+		case <-watch:
+			timer.Stop()
+			continue
 		}
-		pause = min(2*pause, most)
+		timer.Stop()
+		return
 	}
 }
 

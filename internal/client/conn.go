@@ -125,7 +125,7 @@ func (c *Conn) onLinkUp(r *signal.LinkRep) {
 	id := uint8(r.Node)
 	c.forget(id)
 	c.change(id, func(n *Node) {
-		n.Up, n.Started, n.State, n.Group, n.DynamicID = true, false, signal.StateStarting, signal.NoRef, 0
+		n.Up, n.Started, n.Coming, n.State, n.Group, n.DynamicID = true, false, false, signal.StateStarting, signal.NoRef, 0
 		n.LDMs, n.TCs, n.Software = r.LDMs, r.TCs, r.Software
 		n.Life++
 	})
@@ -187,6 +187,9 @@ func (c *Conn) onNodeStateRep(r *signal.NodeStateRep) {
 		x := uint8(i)
 		n := &c.view.nodes[i]
 		if !n.Up {
+			if coming := n.ID != 0 && r.View != 0 && r.View == c.newest() && r.Members.Has(x); coming != n.Coming {
+				c.change(x, func(n *Node) { n.Coming = coming })
+			}
 			continue
 		}
 		outside := c.outside(x)

@@ -373,6 +373,9 @@ func TestANodeThatIsPutOut(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	g.link(signal.NumLinkDownRep, asked)
+	if view(hears, 6, 1, 2, 3); !g.c.View().Node(asked).Coming {
+		t.Error("nobody knows that it comes back")
+	}
 	g.link(signal.NumLinkUpRep, asked) // it was started anew, and is taken in
 	g.one(signal.NumApiRegReq)
 	g.state(asked, func(r *signal.NodeStateRep) { r.State = signal.StateStarting })

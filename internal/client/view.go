@@ -7,6 +7,7 @@ type Node struct {
 	ID       uint8
 	Up       bool   // links are up, and nobody has said that the node was put out of the cluster
 	Started  bool   // new transactions may be begun there; those under way go on as long as it is up
+	Coming   bool   // it is not up, though a member of the cluster: it comes back, and will take links in a moment
 	State    uint32 // signal.State…
 	Group    uint32 // node group, signal.NoRef if not known
 	LDMs     uint32

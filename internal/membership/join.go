@@ -28,12 +28,17 @@ type joins struct {
 	attempt     uint32                         // of the PhaseReqs of this president
 	out         [signal.MaxDataNode + 1]uint32 // phase that a member was asked for; 0 = none
 	done        [signal.MaxDataNode + 1]uint32 // phase that it has finished
+	leads       [signal.MaxDataNode + 1]int64  // by node: when it may lead, after it has started
 	unconfirmed signal.NodeSet                 // members that have something left of lost ones
 	since       int64                          // … or may have since
 	grants      signal.NodeSet                 // members that may stop
 	single      uint32                         // wanted, when wished
 	wished      bool
 }
+
+// welcomeTime is how long a node that has come lets clients in before it leads: rows that a primary reads for a coordinator
+// go straight to the client, and to one that has no link there yet they go nowhere.
+const welcomeTime = 200 * millisecond
 
 // begin begins with another president.
 func (j *joins) begin(view uint32) {
@@ -58,7 +63,8 @@ func (b *Block) planned() (members []signal.Member, change bool) {
 		case m.State == signal.MemberRecovering && b.join.done[n] == phaseCopy,
 			m.State == signal.MemberLeading && b.join.grants.Has(n) && !b.recoversIn(m.Group):
 			m.State, change = signal.MemberFollowing, true
-		case m.State == signal.MemberFollowing && (b.join.done[n] == phaseStarted || n == b.node) && !b.join.grants.Has(n) && !b.recoversIn(m.Group):
+		case m.State == signal.MemberFollowing && (b.join.done[n] == phaseStarted && b.env.Now() >= b.join.leads[n] || n == b.node) &&
+			!b.join.grants.Has(n) && !b.recoversIn(m.Group):
 			m.State, change = signal.MemberLeading, true
 		}
 	}
@@ -163,6 +169,9 @@ func (b *Block) onJoinPhase(r *signal.PhaseConf) {
 		return
 	}
 	b.join.done[n] = r.Phase
+	if r.Phase == phaseStarted {
+		b.join.leads[n] = b.env.Now() + welcomeTime
+	}
 	b.drive()
 	b.act()
 }

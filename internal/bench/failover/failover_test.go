@@ -51,7 +51,7 @@ func TestFiguresOfARound(t *testing.T) {
 		}, 3, 601, 830},
 	} {
 		r := steady(c.took)
-		if gap, silence, back := r.gap()/ms, r.silence()/ms, r.back()/ms; gap != c.gap || silence != c.silence || back < c.back-20 || back > c.back+20 {
+		if gap, silence, back := gap(r.ops)/ms, r.silence()/ms, r.back()/ms; gap != c.gap || silence != c.silence || back < c.back-20 || back > c.back+20 {
 			t.Errorf("%s: gap %d ms, silence %d ms, back after %d ms, where %d, %d and %d are expected", c.name, gap, silence, back, c.gap, c.silence, c.back)
 		}
 	}

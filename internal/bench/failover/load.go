@@ -21,7 +21,7 @@ const (
 	soonest   = time.Millisecond       // pause before a repetition, at first …
 	latest    = 500 * time.Millisecond // … and at most
 	latestOut = 20 * time.Millisecond  // … for errors of a failover
-	settled   = 250 * time.Millisecond
+	settled   = 250 * time.Millisecond // after a node is back, until the cluster is taken to be at rest
 )
 
 // counter is a row: the number of its newest update, and something to carry.

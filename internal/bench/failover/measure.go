@@ -22,6 +22,7 @@ type round struct {
 	event   int64
 	to      int64
 	rejoin  time.Duration
+	coming  []op // operations that were to be sent while the node came back
 	lost    int
 	written int64 // updates acknowledged
 }
@@ -43,6 +44,8 @@ type Row struct {
 	// Back is when, after the event, throughput was what it is without one, for good; the worst round.
 	Back   float64 `json:"throughput_back_ms"`
 	Rejoin float64 `json:"rejoin_s"` // until the node was back with all its data and its primaries; the mean
+	// RejoinGap is the longest gap meanwhile, and a little beyond it.
+	RejoinGap float64 `json:"rejoin_gap_ms"`
 
 	Errors       map[string]int `json:"errors"`  // that a program sees, by class
 	Repeated     map[string]int `json:"retried"` // that Retry hides, by class
@@ -53,9 +56,9 @@ type Row struct {
 
 const bucket = 10 * int64(time.Millisecond)
 
-// gap is the longest latency of the round.
-func (r *round) gap() (longest int64) {
-	for _, o := range r.ops {
+// gap is the longest latency of some operations.
+func gap(ops []op) (longest int64) {
+	for _, o := range ops {
 		longest = max(longest, o.took)
 	}
 	return longest
@@ -132,14 +135,17 @@ func millis(ns int64) float64 { return float64(ns/1000) / 1000 }
 func summary(kind string, nodes int, network string, rounds []*round) *Row {
 	x := &Row{Kind: kind, DataNodes: nodes, Rounds: len(rounds), Network: network, Errors: map[string]int{}, Repeated: map[string]int{}}
 	var gaps, all []int64
-	var silence, back int64
+	var silence, back, rejoinGap int64
 	var rejoin time.Duration
 	for _, r := range rounds {
-		gaps = append(gaps, r.gap())
+		gaps = append(gaps, gap(r.ops))
+		rejoinGap = max(rejoinGap, gap(r.coming))
 		silence, back = max(silence, r.silence()), max(back, r.back())
 		rejoin += r.rejoin
 		for _, o := range r.ops {
 			all = append(all, o.took)
+		}
+		for _, o := range slices.Concat(r.ops, r.coming) {
 			if o.code != 0 {
 				x.Errors[class(o.code)]++
 			}
@@ -155,7 +161,7 @@ func summary(kind string, nodes int, network string, rounds []*round) *Row {
 	slices.Sort(all)
 	x.LongestGap, x.MedianGap = millis(quantile(gaps, 1)), millis(quantile(gaps, 0.5))
 	x.P999, x.P50 = millis(quantile(all, 0.999)), millis(quantile(all, 0.5))
-	x.Silence, x.Back = millis(silence), millis(back)
+	x.Silence, x.Back, x.RejoinGap = millis(silence), millis(back), millis(rejoinGap)
 	if len(rounds) > 0 {
 		x.Rejoin = float64(rejoin.Milliseconds()/int64(len(rounds))) / 1000
 	}
@@ -207,15 +213,15 @@ type report struct {
 }
 
 func (r *report) print(out io.Writer) {
-	fmt.Fprintln(out, "| kind | data nodes | rounds | longest gap ms (median) | p99.9 ms | p50 ms | silence ms | throughput back ms | back s | errors seen | errors retried | acknowledged | lost |")
+	fmt.Fprintln(out, "| kind | data nodes | rounds | longest gap ms (median) | p99.9 ms | p50 ms | silence ms | throughput back ms | back s (gap ms) | errors seen | errors retried | acknowledged | lost |")
 	fmt.Fprintln(out, "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: | ---: |")
 	for _, x := range r.rows {
 		if x.Note != "" {
 			fmt.Fprintf(out, "| %s | %d | – | %s | | | | | | | | | |\n", x.Kind, x.DataNodes, x.Note)
 			continue
 		}
-		fmt.Fprintf(out, "| %s | %d | %d | %.1f (%.1f) | %.1f | %.2f | %.1f | %.0f | %.1f | %s | %s | %d | %d |\n", x.Kind, x.DataNodes, x.Rounds, x.LongestGap, x.MedianGap,
-			x.P999, x.P50, x.Silence, x.Back, x.Rejoin, classes(x.Errors), classes(x.Repeated), x.Acknowledged, x.Lost)
+		fmt.Fprintf(out, "| %s | %d | %d | %.1f (%.1f) | %.1f | %.2f | %.1f | %.0f | %.1f (%.1f) | %s | %s | %d | %d |\n", x.Kind, x.DataNodes, x.Rounds, x.LongestGap, x.MedianGap,
+			x.P999, x.P50, x.Silence, x.Back, x.Rejoin, x.RejoinGap, classes(x.Errors), classes(x.Repeated), x.Acknowledged, x.Lost)
 	}
 	fmt.Fprintln(out)
 	fmt.Fprintln(out, "| | data nodes | |")

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,8 +138,8 @@ func (b *bench) cluster(ctx context.Context, self, dir string, nodes int) error 
 			if err != nil {
 				return fmt.Errorf("%s, round %d: %w", kind, i+1, err)
 			}
-			b.say("%d data nodes, %s, round %d of %d: gap %.1f ms, throughput back after %.0f ms, node back after %.1f s, errors seen: %s, retried: %s, lost %d", nodes, kind,
-				i+1, b.repeat, millis(r.gap()), millis(r.back()), r.rejoin.Seconds(), count(r.ops), classes(tried(r.tries)), r.lost)
+			b.say("%d data nodes, %s, round %d of %d: gap %.1f ms, throughput back after %.0f ms, node back after %.1f s (gap %.1f ms), errors seen: %s, retried: %s, lost %d", nodes, kind,
+				i+1, b.repeat, millis(gap(r.ops)), millis(r.back()), r.rejoin.Seconds(), millis(gap(r.coming)), count(slices.Concat(r.ops, r.coming)), classes(tried(r.tries)), r.lost)
 			rounds = append(rounds, r)
 		}
 		b.report.rows = append(b.report.rows, summary(kind, nodes, where, rounds))
@@ -211,7 +212,13 @@ func (b *bench) round(ctx context.Context, c *cluster, l *load, kind string, i i
 		}
 		r.rejoin = time.Since(healed)
 	}
-	for end := time.Now().Add(patience); l.open(r.to) > 0 && time.Now().Before(end); {
+	if kind != "control" {
+		if err := sleep(ctx, settled); err != nil {
+			return nil, err
+		}
+	}
+	back := l.now()
+	for end := time.Now().Add(patience); l.open(back) > 0 && time.Now().Before(end); {
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
 			return nil, err
 		}
@@ -220,7 +227,9 @@ func (b *bench) round(ctx context.Context, c *cluster, l *load, kind string, i i
 	if r.lost, err = l.check(ctx); err != nil {
 		return nil, err
 	}
-	r.ops, r.tries = l.results(r.from, r.to)
+	r.ops, r.tries = l.results(r.from, back)
+	end, _ := slices.BinarySearchFunc(r.ops, r.to, func(o op, at int64) int { return cmp.Compare(o.at, at) })
+	r.ops, r.coming = r.ops[:end], r.ops[end:]
 	return r, nil
 }
 
