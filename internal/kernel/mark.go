@@ -89,6 +89,8 @@ const (
 	MarkRecoveringOut
 	// MarkLeaseExpires: a view was held back until a node that was cut off could not rely on the others any more.
 	MarkLeaseExpires
+	// MarkDiverged: a node found that it had come by other views to where it was than the part that goes on.
+	MarkDiverged
 	// MarkLaggingOut: a member was put out because it did not finish an epoch, or did not answer.
 	MarkLaggingOut
 	// MarkThawed: a primary that was to move away stays, since another view is prepared.
@@ -189,6 +191,7 @@ var markNames = [MarkMax]string{
 	MarkLossInTakeover:      "loss during a takeover",
 	MarkRecoveringOut:       "recovering member out with its source",
 	MarkLeaseExpires:        "node cut off before it knew",
+	MarkDiverged:            "node in a view of its own",
 	MarkLaggingOut:          "lagging member put out",
 
 	// Ldms.

@@ -61,6 +61,7 @@ type arbiter struct {
 	missing bool       // … or that there is none
 
 	shown  ticket // the leader's: that was shown
+	ways   uint8  // … by way of this member last
 	relay  uint8  // who asked by way of the own node
 	number uint32 // … and the number of his attempt
 }
@@ -329,21 +330,42 @@ func (b *Block) arbitrate() {
 
 // show shows the arbitrator a ticket, by way of another member if need be.
 func (b *Block) show(t ticket) {
-	a, l := &b.arb, &b.lead
-	a.shown = t
-	to := signal.Addr(0)
+	a := &b.arb
+	a.shown, a.ways = t, 0
 	if b.outer.Has(t.node) {
-		to = arbitratorAt(t.node)
+		b.showBy(arbitratorAt(t.node))
+	} else {
+		b.showNext()
 	}
-	for n := l.part.Next(0); n != 0 && to == 0; n = l.part.Next(n) {
+}
+
+// showAgain asks in another way when no answer has come for two heartbeats: whoever wins hears it again.
+func (b *Block) showAgain() {
+	if b.cfg.Arbitration == ArbitrationDefault && b.hear.halves%4 == 0 && b.arb.shown.node != 0 {
+		b.showNext()
+	}
+}
+
+// showNext asks by way of the next member of the part that can reach the arbitrator; after the last one directly. If there
+// is no way a link may come up within ArbitrationTimeout.
+func (b *Block) showNext() {
+	a, l := &b.arb, &b.lead
+	for n := l.part.Next(a.ways); n != 0; n = l.part.Next(n) {
 		if n != b.node && l.answers[n].arbiter {
-			to = peerAt(n)
+			a.ways = n
 			b.env.Mark(kernel.MarkArbitRelay)
+			b.showBy(peerAt(n))
+			return
 		}
 	}
-	if to == 0 {
-		return // its link may come up within ArbitrationTimeout
+	a.ways = 0
+	if b.outer.Has(a.shown.node) {
+		b.showBy(arbitratorAt(a.shown.node))
 	}
+}
+
+func (b *Block) showBy(to signal.Addr) {
+	t, l := &b.arb.shown, &b.lead
 	r := kernel.Send[signal.ArbitChooseReq](b.env, to, b.self, signal.NumArbitChooseReq)
 	r.Attempt, r.Run, r.View, r.Turn, r.Ticket, r.Part = l.attempt, b.run, t.view, t.turn, t.secret, l.votes
 }
@@ -385,7 +407,7 @@ func (b *Block) onArbitChooseConf(r *signal.ArbitChooseConf) {
 	switch {
 	case l.state == leadArbitrating && r.Attempt == l.attempt && won:
 		b.env.Mark(kernel.MarkArbitWon)
-		b.reportText(event.ArbitResult, "Arbitration won: nodes "+listOf(&l.votes)+" go on", 0, uint32(a.shown.node))
+		b.reportText(event.ArbitResult, "Arbitration won: node "+listOf(&l.votes)+" may go on", 0, uint32(a.shown.node))
 		b.goOn()
 	case l.state == leadArbitrating && r.Attempt == l.attempt && r.Code == signal.ArbitRefUnknown && a.next.node != 0 && a.shown == a.next && a.cur.node != 0:
 		b.show(a.cur)

@@ -138,16 +138,16 @@ func (r *rig) runtimes(ids, mgms []uint8, always bool) {
 // TestChaos does bad things at random times to clusters of two to six nodes, several at once: every node that commits a
 // view commits the same, one after the other; never do two parts live; and when all is well again all nodes are in one view.
 func TestChaos(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(40)
 	if testing.Short() {
-		seeds = 30
+		seeds = 10
 	}
 	var marks kernel.Marks
 	for seed := uint64(1); seed <= seeds; seed++ {
 		chaosRun(t, seed, &marks)
 	}
 	for m := kernel.MarkDistrust; m <= kernel.MarkLaggingOut; m++ {
-		if !marks.Has(m) && seeds > 1000 && m != kernel.MarkLaggingOut && m != kernel.MarkViewAdopted {
+		if !marks.Has(m) && seeds > 1000 && m < kernel.MarkDiverged && m != kernel.MarkViewAdopted {
 			t.Errorf("never reached: %v", m)
 		}
 	}
@@ -246,7 +246,7 @@ func TestTwoLossesAtAnyMoment(t *testing.T) {
 			if first == second {
 				continue
 			}
-			for at := 0; at < 260; at += 3 {
+			for at := 0; at < 260; at += 4 {
 				r := newRig(t, uint64(at)+1, 1, 2, 3, 4)
 				r.cfg.Arbitrators = []Arbitrator{{49, 1}}
 				ids := []uint8{1, 2, 3, 4}

@@ -91,6 +91,8 @@ func (b *Block) onHearTick() {
 	switch b.lead.state {
 	case leadYielding:
 		b.ask(0)
+	case leadArbitrating: // the arbitrator may be out of reach though there is a link to it
+		b.showAgain()
 	case leadChecking: // one that has just come may have been asked before it had the view
 		for n := b.lead.waiting.Next(0); n != 0; n = b.lead.waiting.Next(n) {
 			b.askOne(n, b.lead.attempt)
@@ -166,7 +168,7 @@ func (b *Block) onHeartbeatRep(r *signal.HeartbeatRep) {
 	p.beat = beat{heard: true, view: r.View, prepared: r.Prepared, hears: r.Hears, arbitView: r.ArbitView, arbitTurn: r.ArbitTurn,
 		arbitrator: uint8(r.Arbitrator), pong: r.Pong}
 	if r.Ping != p.ping {
-		p.ping = r.Ping
+		p.ping, p.pinged = r.Ping, b.env.Now()
 		hears := b.rawHears()
 		b.beatTo(n, &hears)
 	}
@@ -176,6 +178,9 @@ func (b *Block) onHeartbeatRep(r *signal.HeartbeatRep) {
 	b.regain()
 	b.gates()
 	b.elect()
+	if b.lead.state == leadYielding && was.hears != r.Hears {
+		b.ask(0)
+	}
 	b.act()
 }
 
@@ -197,7 +202,13 @@ func (b *Block) onHeardConf(r *signal.HeardConf) {
 	for _, m := range b.view.Members {
 		n := uint8(m.Node)
 		age := r.Age[n]
-		if n == b.node || !b.links.Has(n) || b.peers[n].lost || age == signal.NoRef {
+		if n == b.node || !b.links.Has(n) || b.peers[n].lost {
+			continue
+		}
+		if age == signal.NoRef { // its link has just ended, or never carried anything
+			if d.silent.Has(n) {
+				silent.Add(n)
+			}
 			continue
 		}
 		if age <= elapsed {
@@ -254,6 +265,13 @@ func (b *Block) relies(n uint8) bool {
 	return b.heard(n) && b.env.Now()-b.heardBy(n) <= distrustAfter*b.cfg.Heartbeat
 }
 
+// reliedOn is for how long, in nanoseconds, a member may still rely on the own node if it hears nothing any more. It looks
+// at its watch every half interval, and may be a little late.
+func (b *Block) reliedOn(n uint8) int64 {
+	p := &b.peers[n]
+	return max(max(p.since, p.pinged)+distrustAfter*b.cfg.Heartbeat+b.cfg.Heartbeat*5/8-b.env.Now(), 0)
+}
+
 // heardBy is a time after which a member has heard the own node for sure.
 func (b *Block) heardBy(n uint8) int64 {
 	p := &b.peers[n]
@@ -263,13 +281,14 @@ func (b *Block) heardBy(n uint8) int64 {
 	return p.since
 }
 
-// gates shuts the gates for epochs when the own node cannot be sure that it lives, and opens them when it can.
+// gates shuts the gates for epochs when the own node cannot be sure that it lives, or has agreed to go, and opens them when
+// it can.
 func (b *Block) gates() {
 	if !b.active() {
 		return
 	}
 	set := b.trusted()
-	shut := b.hear.stalled != 0 || b.view.Weigh(&set) != view.Lives
+	shut := b.hear.stalled != 0 || b.agreedToLeave() || b.view.Weigh(&set) != view.Lives
 	if shut == b.hear.shut {
 		return
 	}

@@ -34,6 +34,9 @@
 // good enough not only by the committed view, but also by the prepared one (MarkUncertainView). Hence two parts without
 // a common member never both go on, whichever of them has which view.
 //
+// A leader that is cut off may still commit the view that all had prepared, alone or with a node that it takes in; that part
+// never goes on. Views carry a hash of all before them (Chain), so that nobody mistakes one history for the other.
+//
 // Invariants (checked by Invariants): a node that takes part in a view is a member of it; the president is the member that
 // has been there longest; whoever leads a change waits for somebody; nobody waits for a node that is gone.
 //
@@ -174,6 +177,8 @@ type Block struct {
 	view    view.View // committed, or of the attempt to start; nobody before
 	attempt uint32    // number of the attempt to start: the president's
 	run     [2]uint32 // random number of this run of the cluster
+	chain   uint32    // hash of all views up to view
+	base    uint32    // … of those before it
 	single  uint32    // of the view: the only client that is let in
 	gci     signal.GCI
 	taken   uint32 // newest view up to which everything of lost members is taken over, as the president said

@@ -145,10 +145,23 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 				x.states = append(x.states, s)
 			}
 			if s == signal.StateStopping {
+				if len(x.order) == 0 {
+					r.say(n.ID, "clients hear that it stops")
+				}
 				x.order = append(x.order, h.Num)
 			}
 		case signal.NumEventRep:
-			x.events = append(x.events, *signal.As[signal.EventRep](h))
+			e := signal.As[signal.EventRep](h)
+			x.events = append(x.events, *e)
+			switch event.Type(e.Event) {
+			case event.ArbitState, event.ArbitResult, event.NextLossFatal, event.NodeDistrust, event.WarningEvent:
+				r.say(n.ID, "%s", e.Text())
+			case event.DeadDueToHeartbeat:
+				r.say(n.ID, "does not hear node %d any more", e.Args[0])
+			}
+		case signal.NumSingleOrd:
+			x.single = signal.As[signal.SingleOrd](h).Node
+			r.say(n.ID, "single user mode for client %d", x.single)
 		}
 	case signal.BlockRuntime:
 		switch h.Num {
@@ -162,11 +175,14 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			if e.Restart != 0 {
 				again = ", starts again"
 			}
-			r.say(n.ID, "exits: %s%s", exitcode.Text(int(e.Code)), again)
+			r.say(n.ID, "exits (%s%s): %s", exitcode.Text(int(e.Code)), again, x.reason)
 			x.order = append(x.order, h.Num)
 			r.net.Kill(n.ID)
 		case signal.NumNodeFreeRep:
 			f := uint8(signal.As[signal.NodeFreeRep](h).Node)
+			if f <= signal.MaxDataNode && len(x.seen) > 0 && r.n[f] != nil && f < 49 {
+				r.say(n.ID, "id %d may be used again", f)
+			}
 			x.freed = append(x.freed, f)
 			r.blocked[n.ID].Remove(f)
 		case signal.NumLinkCloseOrd:
@@ -181,7 +197,7 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			x.stall = 0
 			for i := range c.Age {
 				c.Age[i] = signal.NoRef
-				if last, up := r.net.Heard(n.ID, uint8(i)); up && i != 0 {
+				if last, _ := r.net.Heard(n.ID, uint8(i)); i != 0 && x.b.links.Has(uint8(i)) { // it may be cut without our knowing
 					c.Age[i] = uint32((r.net.Now() - last) / ms)
 				}
 			}
@@ -207,6 +223,9 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 			}
 		case signal.NumDrainReq:
 			x.drains++
+			if h.To == signal.MakeAddr(n.ID, signal.BlockTC, 0) {
+				r.say(n.ID, "coordinators let transactions end")
+			}
 			if x.holdDrain && h.To.Block() == signal.BlockTC {
 				return
 			}
@@ -224,6 +243,7 @@ func (r *rig) handle(n *kerneltest.Node, x *node, h *signal.Head) {
 		case signal.NumPhaseReq:
 			p := signal.As[signal.PhaseReq](h)
 			x.phases = append(x.phases, p.Phase)
+			r.say(n.ID, "phase %d", p.Phase)
 			if p.Phase == 0 {
 				x.seen = nil
 			}

@@ -43,6 +43,7 @@ type peer struct {
 	lags   bool   // the president wants it out of the view: it does not finish an epoch, or does not answer
 	beat   beat   // its newest heartbeat
 	ping   uint32 // newest Ping of it that was answered
+	pinged int64  // … when
 	since  int64  // when it became a member: it has heard the own node then
 }
 
@@ -330,6 +331,7 @@ func (b *Block) onStartReq(r *signal.StartReq) {
 func (b *Block) enter(president uint8, attempt uint32, first signal.GCI, run [2]uint32, members []signal.Member) {
 	b.view.Take(1, uint32(president), members)
 	b.attempt, b.run, b.join.running = attempt, run, 0
+	b.base, b.chain = run[0], chainOf(run[0], &b.view)
 	b.mem = follower{ask: b.mem.ask + 1}
 	b.sinceNow(&view.View{})
 	b.become(starting)

@@ -44,8 +44,8 @@ func TestStartInAnyOrder(t *testing.T) {
 // Two processes die, one after the other, at any moment of the start, and come again: everybody starts over and starts.
 func TestTwoFailuresDuringTheStart(t *testing.T) {
 	ids := []uint8{1, 2, 3, 4}
-	for seed := uint64(1); seed <= 60; seed++ {
-		for at := 0; at < 120; at += 7 {
+	for seed := uint64(1); seed <= 25; seed++ {
+		for at := 0; at < 120; at += 11 {
 			r := newRig(t, seed, ids...)
 			for _, id := range ids {
 				r.launch(id, nil)

@@ -86,8 +86,8 @@ type leader struct {
 	votes signal.NodeSet // members that take part in the decision: part, and those that agree to go
 	going signal.NodeSet // of them those that go
 	next  view.View
-	one   uint32         // Single of next
-	cut   signal.NodeSet // nodes that members have cut off although they heard them
+	one   uint32 // Single of next
+	until int64  // when nodes that members have cut off although they heard them do not rely on them any more, nanoseconds
 }
 
 func (l *leader) invariants(b *Block) {
@@ -312,6 +312,11 @@ func (b *Block) onViewCheckConf(r *signal.ViewCheckConf) {
 		b.adoptConf(r)
 		return
 	}
+	if r.View == b.view.Number && r.Chain != b.base {
+		b.peers[n].lost = true // it has gone another way
+		b.checkOn()
+		return
+	}
 	a := answer{view: r.View, hears: r.Hears, arbiter: r.Arbiter != 0}
 	if r.View+1 == b.view.Number && l.state == leadChecking {
 		b.env.Mark(kernel.MarkViewAdopted)
@@ -422,6 +427,9 @@ func (b *Block) lostWords() string {
 			return "node " + listOf(&lost) + " was stopped by force and"
 		}
 	}
+	if lost.Count() > 1 {
+		return "nodes " + listOf(&lost)
+	}
 	return "node " + listOf(&lost)
 }
 
@@ -506,7 +514,7 @@ func (b *Block) goOn() {
 		return
 	}
 	l.enter(leadAgreeing, b.env.Now())
-	l.waiting, l.cut = l.going, signal.NodeSet{}
+	l.waiting, l.until = l.going, 0
 	for n := l.going.Next(0); n != 0; n = l.going.Next(n) {
 		b.sendView(n, signal.NumViewPrepareReq, &l.next, l.one, b.codeFor(n))
 	}
@@ -540,7 +548,7 @@ func (b *Block) codeFor(n uint8) uint32 {
 func (b *Block) prepareAll() {
 	l := &b.lead
 	l.enter(leadPreparing, b.env.Now())
-	l.waiting, l.cut = l.next.Set(), signal.NodeSet{}
+	l.waiting, l.until = l.next.Set(), 0
 	for _, m := range l.next.Members {
 		b.sendView(uint8(m.Node), signal.NumViewPrepareReq, &l.next, l.one, 0)
 	}
@@ -549,7 +557,10 @@ func (b *Block) prepareAll() {
 func (b *Block) sendView(n uint8, num uint16, v *view.View, single, code uint32) {
 	r := (*signal.ViewReq)(b.env.Put(peerAt(n), b.self, num, signal.ViewReqSize(len(v.Members))))
 	r.View, r.Attempt, r.President, r.GCI = v.Number, b.lead.attempt, uint32(v.President), b.gci.Words()
-	r.Run, r.Single, r.Code, r.Gone, r.Count = b.run, single, code, b.lead.going, uint32(len(v.Members))
+	r.Run, r.Chain, r.Single, r.Code, r.Gone, r.Count = b.run, b.chain, single, code, b.lead.going, uint32(len(v.Members))
+	if v.Number == b.view.Number {
+		r.Chain = b.base
+	}
 	copy(r.Members(), v.Members)
 }
 
@@ -562,18 +573,17 @@ func (b *Block) onViewReadyConf(r *signal.ViewReadyConf) {
 		return
 	}
 	l.waiting.Remove(n)
-	for o := r.Cut.Next(0); o != 0; o = r.Cut.Next(o) {
-		l.cut.Add(o)
+	if cut := signal.NodeSet(r.Cut); !l.going.Covers(&cut) {
+		l.until = max(l.until, b.env.Now()+int64(r.Millis)*millisecond)
 	}
-	l.cut = l.cut.Minus(&l.going)
 	switch {
 	case !l.waiting.Empty():
 	case l.state == leadAgreeing:
 		b.prepareAll()
-	case !l.cut.Empty():
+	case l.until > b.env.Now():
 		b.env.Mark(kernel.MarkLeaseExpires)
 		l.enter(leadExpiring, b.env.Now())
-		b.env.Tick(b.self, distrustAfter*b.cfg.Heartbeat, tickLead, l.round, 0)
+		b.env.Tick(b.self, l.until-b.env.Now(), tickLead, l.round, 0)
 	default:
 		b.commit()
 	}

@@ -50,6 +50,7 @@ type follower struct {
 	single  uint32
 	gci     signal.GCI
 	run     [2]uint32
+	chain   uint32         // hash of the views before next, as its leader has it
 	code    uint32         // exit status if the own node is not in next
 	adopt   bool           // it is committed somewhere: commit it when prepared
 	done    bool           // prepared and confirmed
@@ -57,6 +58,7 @@ type follower struct {
 	parts   uint32         // number of the newest wait for that
 	cutting signal.NodeSet // links that are being closed
 	cut     signal.NodeSet // nodes that were cut off although they were heard, and that may not know it
+	until   int64          // … when the last of them does not rely on us any more, nanoseconds
 
 	told     bool // own blocks have been told to prepare next
 	owed     int  // … that have not answered
@@ -134,7 +136,7 @@ func (b *Block) checkConf(n uint8, attempt uint32, refused bool) {
 	members := b.view.Members
 	c := (*signal.ViewCheckConf)(b.env.Put(peerAt(n), b.self, signal.NumViewCheckConf, signal.ViewCheckConfSize(len(members), len(next))))
 	h := c.Head
-	*c = signal.ViewCheckConf{Head: h, View: b.view.Number, Attempt: attempt, Promised: m.promised.attempt,
+	*c = signal.ViewCheckConf{Head: h, View: b.view.Number, Attempt: attempt, Promised: m.promised.attempt, Chain: b.base,
 		President: uint32(b.view.President), Single: b.single, Hears: b.rawHears(), Count: uint32(len(members)), PrepareCount: uint32(len(next))}
 	if refused {
 		c.Refused = 1
@@ -178,12 +180,34 @@ func (b *Block) onViewPrepareReq(r *signal.ViewReq) {
 		b.keep(r) // the leader has sent the view before it too
 		return
 	}
+	if !first && r.Chain != b.chain {
+		b.diverged()
+		return
+	}
 	if b.older(c) {
 		b.checkConf(n, r.Attempt, true)
 		return
 	}
 	b.promise(c)
 	b.prepare(r, c, false)
+}
+
+// diverged ends a node that has come by other views to where it is than the part that goes on.
+func (b *Block) diverged() {
+	b.env.Mark(kernel.MarkDiverged)
+	b.exit(exitcode.PutOut, signal.StopRestart, "the other data nodes went on without this one, while it was cut off")
+}
+
+// chainOf is the hash of a view and all before it.
+func chainOf(before uint32, v *view.View) uint32 {
+	h := before
+	mix := func(x uint32) { h = (h ^ x) * 16777619 }
+	mix(v.Number)
+	for _, m := range v.Members {
+		mix(m.Node | m.State<<8)
+		mix(m.DynamicID)
+	}
+	return h
 }
 
 func hasMember(r *signal.ViewReq, n uint8) bool {
@@ -207,7 +231,7 @@ func (b *Block) prepare(r *signal.ViewReq, by ballot, adopt bool) {
 	next.Take(r.View, r.President, r.Members())
 	same := m.on && sameView(&m.next, &next) && m.single == r.Single
 	m.on, m.by, m.adopt, m.done = true, by, adopt, false
-	m.gci, m.run, m.code = signal.JoinGCI(r.GCI), r.Run, r.Code
+	m.gci, m.run, m.chain, m.code = signal.JoinGCI(r.GCI), r.Run, r.Chain, r.Code
 	if same {
 		b.prepareOn()
 		return
@@ -220,7 +244,7 @@ func (b *Block) prepare(r *signal.ViewReq, by ballot, adopt bool) {
 		for n := lost.Next(0); n != 0; n = lost.Next(n) {
 			switch {
 			case !b.links.Has(n) || m.cutting.Has(n):
-			case gone.Has(n) || b.hear.silent.Has(n) || b.peers[n].lost || adopt:
+			case gone.Has(n) || adopt || b.reliedOn(n) == 0:
 				b.cutOff(n)
 			default:
 				m.parting.Add(n)
@@ -249,6 +273,7 @@ func (b *Block) onPartTick(parts uint32) {
 	}
 	for n := m.parting.Next(0); n != 0; n = m.parting.Next(n) {
 		m.cut.Add(n)
+		m.until = max(m.until, b.env.Now()+b.reliedOn(n))
 		b.cutOff(n)
 	}
 }
@@ -298,8 +323,12 @@ func (b *Block) prepareOn() {
 		return // another leader has been promised something since
 	}
 	m.done = true
+	b.gates()
 	c := kernel.Send[signal.ViewReadyConf](b.env, peerAt(m.by.leader), b.self, signal.NumViewReadyConf)
-	c.View, c.Attempt, c.Cut = m.next.Number, m.by.attempt, m.cut
+	c.View, c.Attempt, c.Cut, c.Millis = m.next.Number, m.by.attempt, m.cut, 0
+	if left := m.until - b.env.Now(); left > 0 {
+		c.Millis = uint32(left/millisecond) + 1
+	}
 }
 
 // tellBlocks sends a view to every block of the own node that has to know it, and counts them.
@@ -308,7 +337,7 @@ func (b *Block) tellBlocks(num uint16, v *view.View, ask uint32, gci signal.GCI,
 	tell := func(a signal.Addr) {
 		r := (*signal.ViewReq)(b.env.Put(a, b.self, num, signal.ViewReqSize(len(v.Members))))
 		r.View, r.Attempt, r.President, r.GCI = v.Number, ask, uint32(v.President), gci.Words()
-		r.Run, r.Single, r.Code, r.Gone, r.Count = b.run, single, 0, signal.NodeSet{}, uint32(len(v.Members))
+		r.Run, r.Chain, r.Single, r.Code, r.Gone, r.Count = b.run, b.chain, single, 0, signal.NodeSet{}, uint32(len(v.Members))
 		copy(r.Members(), v.Members)
 		*owed++
 	}
@@ -352,6 +381,10 @@ func (b *Block) onViewCommitReq(r *signal.ViewReq) {
 		b.commitNext()
 		return
 	}
+	if r.Chain != b.chain {
+		b.diverged()
+		return
+	}
 	// Its leader has learned that it is committed somewhere.
 	b.adopt(r, c)
 }
@@ -365,9 +398,14 @@ func (b *Block) adopt(r *signal.ViewReq, by ballot) {
 
 // adoptConf does the same with what an answer to the own check says.
 func (b *Block) adoptConf(c *signal.ViewCheckConf) {
+	if c.View != b.view.Number+1 || c.Chain != b.chain {
+		b.diverged()
+		return
+	}
 	words := make([]uint32, signal.ViewReqSize(int(c.Count))/4)
 	r := (*signal.ViewReq)(unsafe.Pointer(&words[0]))
 	r.Len, r.View, r.President, r.GCI, r.Run, r.Single, r.Count = uint16(len(words)), c.View, c.President, b.gci.Words(), b.run, c.Single, c.Count
+	r.Chain = c.Chain
 	r.Code = exitcode.PutOut
 	copy(r.Members(), c.Members())
 	b.adopt(r, ballot{b.lead.attempt, b.node})
@@ -388,10 +426,11 @@ func (b *Block) commitNext() {
 	b.single, m.from, m.at = m.single, m.by.leader, b.env.Now()
 	gci := m.gci
 	if joined {
-		b.run = m.run
+		b.run, b.chain = m.run, m.chain
 	}
+	b.base, b.chain = b.chain, chainOf(b.chain, &b.view)
 	m.on, m.told, m.done, m.adopt, m.promised = false, false, false, false, ballot{}
-	m.cut, m.parting = signal.NodeSet{}, signal.NodeSet{}
+	m.cut, m.parting, m.until = signal.NodeSet{}, signal.NodeSet{}, 0
 	b.lead.rest()
 	b.tellCommit(gci)
 	b.hear.forget()
@@ -403,6 +442,7 @@ func (b *Block) commitNext() {
 		b.report(event.JoinAccepted, uint32(b.node), uint32(b.view.President), b.dynamicID())
 		b.phaseDone(2)
 		b.phaseDone(3)
+		b.tellPeers()
 	}
 	if old.President != b.view.President {
 		b.report(event.PresidentElected, uint32(b.view.President))

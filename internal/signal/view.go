@@ -44,6 +44,7 @@ type ViewReq struct {
 	President uint32    // the member that has been there longest
 	GCI       [2]uint32 // newest epoch that the sender has seen; at a start the first one to come
 	Run       [2]uint32 // random number of this run of the cluster
+	Chain     uint32    // hash of all views before this one
 	Single    uint32    // the only client that is let in, 0 = all are
 	Code      uint32    // to a node that is no member: exit status with which it ends
 	Gone      NodeSet   // nodes that are members no more and know it: they have agreed to go
@@ -75,7 +76,8 @@ type ViewReadyConf struct {
 	Head
 	View    uint32  // as asked
 	Attempt uint32  // as asked
-	Cut     NodeSet // nodes that the sender has cut off although it heard them: they may not know it, and rely on it for a while
+	Cut     NodeSet // nodes that the sender has cut off although it heard them: they may not know it, and rely on it for
+	Millis  uint32  // … so many milliseconds
 }
 
 // TakeoverRep is the president's word to all members, membership's to the own distribution, and this one's to the own
@@ -117,6 +119,7 @@ type ViewCheckConf struct {
 	Attempt   uint32 // as asked
 	Refused   uint32 // 1: the sender follows somebody else, whose attempt is Promised
 	Promised  uint32
+	Chain     uint32 // hash of all views before the committed one
 	President uint32 // of the committed view
 	Single    uint32 // of the committed view
 	Arbiter   uint32 // 1: the sender has a link to the arbitrator

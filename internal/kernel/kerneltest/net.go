@@ -145,13 +145,12 @@ func (t *Net) Cut(a, b uint8) {
 func (t *Net) Stall(from, to uint8, on bool) { t.link(from, to).stalled = on }
 
 // Close ends a link from one side: nothing that is under way to that side arrives any more, and it is told at once. The
-// other side is told behind what is under way to it.
+// other side is told behind what is under way to it. If the link has ended already the side that closes it is told all the same.
 func (t *Net) Close(by, other uint8) {
 	l := t.link(other, by)
-	if !l.up {
-		return
+	if l.up {
+		t.Cut(by, other)
 	}
-	t.Cut(by, other)
 	l.queue, l.word = nil, append(l.word, t.Nodes[by].rep(signal.NumLinkDownRep, t.Nodes[other])...)
 }
 
