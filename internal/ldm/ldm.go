@@ -14,23 +14,34 @@
 //     the epoch and commits, and the answer commits every replica on its way up. No coordinator, no complete.
 //
 // Locks (lock.go): row locks, shared or exclusive, held at the primary to the end of the transaction; whoever waits
-// is in the row's queue, first come first served, and gets error 266 after LockTimeout. Backups lock too, but never
-// wait: they execute what the primary has let through, in its order. A committed read takes no lock and waits for
-// none, since a pending change lies in a copy beside the row.
+// is in the row's queue, first come first served, and gets error 266 after LockTimeout. Backups lock too, but do not
+// wait for what the primary has let through before in the same order: they execute it in its order. A committed read
+// takes no lock and waits for none, since a pending change lies in a copy beside the row. deadlock.go looks for
+// transactions that wait for each other, list.go tells operators who waits for whom.
 //
-// Epochs (epoch.go): a one-shot write draws its epoch at its commit point, never while an epoch change is under way.
+// Epochs (epoch.go): a one-shot write draws its epoch at its commit point, never while an epoch change is under way, nor
+// while members are being lost, nor while the node does not know whether it is in the cluster.
+//
+// Views (view.go): the committed view says which fragments this ldm is primary of. The primary decides who takes a write
+// behind it, each operation keeps that (operation.rest), and nobody asks again. takeover.go is what happens at the commit
+// of a view that lost members: one-shots are sent again past a lost replica, or commit where they are; what coordinators
+// have to decide is reported to them. outcome.go answers clients that have lost the one that was to answer them.
+//
+// Copies (copy.go, copy_source.go, copy_target.go): a recovering node's replicas catch up with their primaries, under way.
 //
 // Everything from a client is checked here before it touches a row: table, version, fragment, key image, data
-// section. A failure is a Ref with a code. What another data node sends and what cannot be (a replica that differs,
-// an answer to nothing) is a broken invariant.
+// section. A failure is a Ref with a code. So is what a copy brings. What another data node sends otherwise and what cannot
+// be (a replica that differs, an answer to nothing) is a broken invariant.
 //
-// Bounds: MaxOperations records; copies in a pool of their own; data memory. Running out of any is an error to the
-// client with nothing changed.
+// Bounds: MaxOperations records; copies in a pool of their own; data memory; maxAsks questions that wait. Running out of
+// any is an error to the client with nothing changed, or for the last one a word to ask again.
 //
 // Invariants (checked by Invariants): a row's lock word leads to its operations and back; a row without operations
-// has lock word 0; waiting operations wait for somebody; at rest no record and no copy is in use.
+// has lock word 0; waiting operations wait for somebody; no operation goes on to a lost member; who waits for the end of
+// operations will hear of it; at rest no record and no copy is in use.
 //
-// Read next: operation.go, prepare.go, oneshot.go; package store for rows and memory.
+// Read next: operation.go, prepare.go, oneshot.go; then view.go, takeover.go, copy_source.go; package store for rows and
+// memory.
 package ldm
 
 import (
