@@ -146,8 +146,9 @@ func TestChaos(t *testing.T) {
 	for seed := uint64(1); seed <= seeds; seed++ {
 		chaosRun(t, seed, &marks)
 	}
-	for m := kernel.MarkDistrust; m <= kernel.MarkLaggingOut; m++ {
-		if !marks.Has(m) && seeds > 1000 && m < kernel.MarkDiverged && m != kernel.MarkViewAdopted {
+	for _, m := range []kernel.Mark{kernel.MarkDistrust, kernel.MarkStallOver, kernel.MarkSuspectReturned, kernel.MarkLeaderLost,
+		kernel.MarkMemberLostInPrepare, kernel.MarkPartYields, kernel.MarkTwoLeaders, kernel.MarkArbitWon, kernel.MarkArbitLost, kernel.MarkArbitChanged} {
+		if !marks.Has(m) && !testing.Short() {
 			t.Errorf("never reached: %v", m)
 		}
 	}
@@ -246,7 +247,7 @@ func TestTwoLossesAtAnyMoment(t *testing.T) {
 			if first == second {
 				continue
 			}
-			for at := 0; at < 260; at += 4 {
+			for at := 0; at < 260; at += 6 {
 				r := newRig(t, uint64(at)+1, 1, 2, 3, 4)
 				r.cfg.Arbitrators = []Arbitrator{{49, 1}}
 				ids := []uint8{1, 2, 3, 4}
@@ -286,7 +287,7 @@ func TestTwoLossesAtAnyMoment(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range []kernel.Mark{kernel.MarkViewAdopted, kernel.MarkLeaderLost, kernel.MarkUncertainView, kernel.MarkMemberLostInPrepare, kernel.MarkLossInTakeover} {
+	for _, m := range []kernel.Mark{kernel.MarkLeaderLost, kernel.MarkUncertainView, kernel.MarkMemberLostInPrepare, kernel.MarkLossInTakeover} {
 		if !marks.Has(m) {
 			t.Errorf("never reached: %v", m)
 		}
