@@ -172,11 +172,18 @@ func (b *Block) onHeartbeatRep(r *signal.HeartbeatRep) {
 		hears := b.rawHears()
 		b.beatTo(n, &hears)
 	}
-	if !b.active() || was == p.beat {
+	if !b.active() {
 		return
 	}
 	b.regain()
-	b.gates()
+	was.pong = r.Pong
+	changed := was != p.beat
+	if changed || b.hear.shut {
+		b.gates()
+	}
+	if !changed { // what else it may mean that the member is there is seen to at the next tick
+		return
+	}
 	b.elect()
 	if b.lead.state == leadYielding && was.hears != r.Hears {
 		b.ask(0)

@@ -91,9 +91,6 @@ func newRig(t *testing.T, seed uint64, ids ...uint8) *rig {
 	}
 	r.views = map[[3]uint32]string{}
 	r.net.Seen = func(n *kerneltest.Node, h *signal.Head) {
-		if dbg != nil {
-			dbg(r, n, h)
-		}
 		if h.Num == signal.NumLinkDownRep && n.Kind == signal.PeerData && h.From.Node() == n.ID && h.From.Block() == signal.BlockRuntime {
 			r.blocked[n.ID].Add(uint8(signal.As[signal.LinkRep](h).Node))
 		}
@@ -554,6 +551,3 @@ func (r *rig) addMgmAt(id uint8, ids ...uint8) *[]*signal.Head {
 }
 
 func ptr[T any](x T) *T { return &x }
-
-// dbg is for whoever looks for a bug.
-var dbg func(r *rig, n *kerneltest.Node, h *signal.Head)
