@@ -41,7 +41,7 @@ func (b *Block) onProbeOrd(r *signal.ProbeOrd) {
 		w := b.ops.At(oi)
 		if w.state == waiting && oi != r.TcRef {
 			p := kernel.Send[signal.ProbeOrd](b.env, w.primary, b.self, signal.NumWaitProbeOrd)
-			p.Tc, p.Client, p.Tx, p.TcRef, p.OpSeq, p.OpRef, p.Hops = r.Tc, r.Client, r.Tx, oi, w.seq, w.first, r.Hops+1
+			p.Tc, p.Client, p.Tx, p.TcRef, p.OpSeq, p.OpRef, p.Hops, p.Round = r.Tc, r.Client, r.Tx, oi, w.seq, w.first, r.Hops+1, r.Round
 		}
 		oi = w.next
 	}

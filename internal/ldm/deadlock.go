@@ -61,7 +61,7 @@ func (b *Block) onProbeTick() {
 		o := b.ops.At(i)
 		if !o.oneShot() {
 			if o.probeDue() <= now {
-				b.probe(o, uint64(o.probes)*probeFew, probeFew, &signal.ProbeOrd{Tc: o.tc, Client: o.client, Tx: o.tx, Hops: 0})
+				b.probe(o, uint64(o.probes)*probeFew, probeFew, &signal.ProbeOrd{Tc: o.tc, Client: o.client, Tx: o.tx, Hops: 0, Round: uint32(now/1e6) + 1})
 				o.probes++
 			}
 			if d := o.probeDue(); next < 0 || d < next {
@@ -122,7 +122,7 @@ func (b *Block) probeSome(i uint32, n, skip, most int, upward bool, o *operation
 			continue
 		}
 		s := kernel.Send[signal.ProbeOrd](b.env, x.tc, b.self, signal.NumProbeOrd)
-		*s = signal.ProbeOrd{Head: s.Head, Tc: p.Tc, Client: p.Client, Tx: p.Tx, TcRef: x.tcRef, OpSeq: x.seq, OpRef: signal.NoRef, Hops: p.Hops}
+		*s = signal.ProbeOrd{Head: s.Head, Tc: p.Tc, Client: p.Client, Tx: p.Tx, TcRef: x.tcRef, OpSeq: x.seq, OpRef: signal.NoRef, Hops: p.Hops, Round: p.Round}
 	}
 	return looked
 }
@@ -144,13 +144,10 @@ type passedProbe struct {
 	op     uint32
 	client signal.Addr
 	tx     uint32
-	at     int64
+	round  uint32 // 0: none
 }
 
-const (
-	passedSlots = 1 << 12
-	passedLong  = 1e6 // ns; the next probe of the same wait comes later
-)
+const passedSlots = 1 << 12
 
 // onWaitProbeOrd passes a probe on that has come to a waiting operation.
 func (b *Block) onWaitProbeOrd(r *signal.ProbeOrd) {
@@ -161,9 +158,9 @@ func (b *Block) onWaitProbeOrd(r *signal.ProbeOrd) {
 	if b.probed == nil {
 		b.probed = make([]passedProbe, passedSlots)
 	}
-	p := passedProbe{op: r.OpRef, client: r.Client, tx: r.Tx, at: b.env.Now()}
+	p := passedProbe{op: r.OpRef, client: r.Client, tx: r.Tx, round: r.Round}
 	seen := &b.probed[(p.op*0x9E3779B1^uint32(p.client)*0x85EBCA6B^p.tx*0xC2B2AE35)>>(32-12)]
-	if seen.op == p.op && seen.client == p.client && seen.tx == p.tx && p.at-seen.at < passedLong && seen.at != 0 {
+	if *seen == p {
 		b.env.Mark(kernel.MarkProbeTwice)
 		return
 	}

@@ -17,6 +17,7 @@ type ProbeOrd struct {
 	OpSeq  uint32 // … and number
 	OpRef  uint32 // WaitProbeOrd: its record at the ldm
 	Hops   uint32 // so far; it is dropped at MaxProbeHops
+	Round  uint32 // when it began, milliseconds of the ldm where it did: it passes a waiting operation once, by whatever ways it comes
 }
 
 // MaxProbeHops bounds the way of a probe.
