@@ -239,7 +239,7 @@ func (o *Options) drawLoad(r *Random, w Wanted) {
 	l.Cuts = Pick(r, 0, 0, 2, 20)
 	l.Streams = Pick(r, 1, 1, 2, 4)
 	if r.Chance(1, 8) { // a crowd, which the smallest pools cannot take in
-		l.Streams = 16
+		l.Streams = max(48/(o.Clients*o.Sessions), 4)
 	}
 	for o.Clients*o.Sessions*l.Streams < 8 { // or a few that wait would bring the load to a halt
 		l.Streams *= 2
