@@ -319,8 +319,11 @@ func (b *Block) prepareOn() {
 		b.commitNext()
 		return
 	}
-	if m.promised != m.by {
-		return // another leader has been promised something since
+	if m.promised != m.by { // another leader has been promised something since, and may be gone again
+		if m.by.leader != b.node {
+			b.checkConf(m.by.leader, m.by.attempt, true)
+		}
+		return
 	}
 	m.done = true
 	b.gates()
@@ -373,12 +376,15 @@ func (b *Block) onViewCommitReq(r *signal.ViewReq) {
 	case b.state == waiting && m.on && m.by == c && m.done && r.View == m.next.Number:
 		b.commitNext()
 		return
-	case !b.active(), !b.view.Has(n), b.peers[n].lost, r.View != b.view.Number+1, b.older(c):
+	case !b.active(), !b.view.Has(n), b.peers[n].lost, r.View != b.view.Number+1:
 		b.Stale++
 		return
-	case m.on && m.by == c && m.done && !m.adopt:
+	case m.on && m.by == c && m.done && !m.adopt: // all of its members have said that they are ready, whatever was promised since
 		m.code = r.Code
 		b.commitNext()
+		return
+	case b.older(c):
+		b.Stale++
 		return
 	}
 	if r.Chain != b.chain {
