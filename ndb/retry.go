@@ -46,14 +46,14 @@ func RetryWith(ctx context.Context, s *Session, o RetryOptions, f func(*Tx) erro
 			} else if time.Since(alone) >= s.c.opts.WaitTimeout {
 				return err
 			}
-		default:
-			if alone = (time.Time{}); !e.Retry {
-				return err
-			}
 		case ndberror.Moving, ndberror.NodeStopping, 280, ndberror.PartFailed, ndberror.NodeFailed:
 			alone, limit = time.Time{}, mostMoving
 			if n == 0 {
 				continue
+			}
+		default:
+			if alone = (time.Time{}); !e.Retry {
+				return err
 			}
 		}
 		pause = min(max(2*pause, least), limit)

@@ -30,12 +30,6 @@ func (n *testNode) closeLink(node uint32) {
 	})
 }
 
-func (n *testNode) trustAgain() {
-	n.say(func(env *kernel.Env, to, from signal.Addr) {
-		kernel.Send[signal.TrustOrd](env, to, from, signal.NumTrustOrd)
-	})
-}
-
 // newPeer opens every socket of a data node's link.
 func newPeer(t *testing.T, n *testNode, node uint8) []*client {
 	t.Helper()

@@ -284,24 +284,6 @@ func (w *world) pass(ns int64) {
 	}
 }
 
-// rest delivers what can be, and lets time pass until nothing is left to wait for.
-func (w *world) rest() {
-	for range 100_000 {
-		w.settle()
-		due, any := int64(0), false
-		for _, s := range w.alive() {
-			if d, ok := s.env.NextTimer(); ok && (!any || d-s.env.Now() < due) {
-				due, any = d-s.env.Now(), true
-			}
-		}
-		if !any {
-			return
-		}
-		w.pass(max(due, 1))
-	}
-	w.t.Fatal("it does not come to rest")
-}
-
 // kill ends a node: what it has sent may arrive, or not.
 func (w *world) kill(n uint8) {
 	w.drain()
