@@ -32,7 +32,7 @@ func passes(t *testing.T, r *Result, w Wanted) {
 		(&command{wanted: w}).repeat(r.Options.Seed))
 }
 
-// TestHundredSeeds is the load of four data nodes in two groups over a hundred seeds, each of them twice.
+// TestHundredSeeds is the load of four data nodes in two groups over a hundred seeds, every tenth of them twice.
 func TestHundredSeeds(t *testing.T) {
 	var mu sync.Mutex
 	var sum statistics
@@ -43,8 +43,10 @@ func TestHundredSeeds(t *testing.T) {
 				t.Parallel()
 				r := runSeed(t, seed, small, Config{})
 				passes(t, &r, small)
-				if again := runSeed(t, seed, small, Config{}); again.Digest != r.Digest || again.Delivered != r.Delivered {
-					t.Fatalf("seed %d: digest %v after %d signals, then %v after %d", seed, r.Digest, r.Delivered, again.Digest, again.Delivered)
+				if seed%10 == 0 {
+					if again := runSeed(t, seed, small, Config{}); again.Digest != r.Digest || again.Delivered != r.Delivered {
+						t.Fatalf("seed %d: digest %v after %d signals, then %v after %d", seed, r.Digest, r.Delivered, again.Digest, again.Delivered)
+					}
 				}
 				if other, twice := digests.Swap(r.Digest, seed); twice {
 					t.Fatalf("seeds %d and %v run alike", seed, other)
