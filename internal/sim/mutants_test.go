@@ -82,7 +82,7 @@ var mutants = []mutant{
 			r.Op = signal.OpReadCommitted
 		}
 		return 1
-	}), []string{"both held conflicting locks", "under one shared lock", "in all accounts", "which waited for it"}},
+	}), []string{"both held conflicting locks", "under one shared lock", "in all accounts", "under one transaction's locks", "which waited for it"}},
 	{"a client is told a newer epoch", some(signal.NumWriteConf, 3, func(h *signal.Head) int {
 		signal.As[signal.WriteConf](h).GCI[0]++
 		return 1
@@ -90,11 +90,11 @@ var mutants = []mutant{
 	{"a row is lost on the way to the client", some(signal.NumReadConf, 50, lost),
 		[]string{"never answered"}},
 	{"a commit is lost", some(signal.NumCommitReq, 50, lost),
-		[]string{"never answered", "did not finish an epoch in time"}},
+		[]string{"never answered", "did not finish an epoch in time", "did not finish epoch"}},
 	{"a complete is lost", some(signal.NumCompleteReq, 50, lost),
 		[]string{"never answered", "at rest", "is locked", "not enough for", "dropping sim/passing failed", "before a rest"}},
 	{"a chain's answer is lost", some(signal.NumChainConf, 50, lost),
-		[]string{"never answered", "dropping sim/passing failed", "not enough for", "did not finish an epoch in time"}},
+		[]string{"never answered", "dropping sim/passing failed", "not enough for", "did not finish an epoch in time", "did not finish epoch", "Disconnected"}},
 	{"a prepare comes twice", some(signal.NumPrepareReq, 50, doubled),
 		[]string{"invariant broken", "at rest", "nobody else changes it", "panic"}},
 	{"an acknowledgement comes from nowhere", some(signal.NumTxRef, 5, func(h *signal.Head) int {
